@@ -17,6 +17,7 @@ use std::{
     env,
     ffi::OsString,
     io::IsTerminal,
+    num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
 };
@@ -24,6 +25,7 @@ use std::{
 use clap::{CommandFactory, FromArgMatches, Parser};
 use sporran_kernels::Isa;
 use sporran_kilt::jsonl::Limits;
+use sporran_pipeline::MOST_THREADS;
 use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::{commands::Command, error::Error, outcome::Context};
@@ -55,9 +57,9 @@ struct Cli {
     /// Show errors only: no progress, no warnings
     #[arg(short, long, global = true, help_heading = GLOBAL)]
     quiet: bool,
-    /// Number of threads; all cores by default
+    /// Number of threads, at most 1024; all cores by default
     #[arg(long, global = true, value_name = "N", value_parser = threads, help_heading = GLOBAL)]
-    threads: Option<std::num::NonZeroUsize>,
+    threads: Option<NonZeroUsize>,
     /// Widest instruction set to use: portable, avx2, avx512, vnni or amx. Machines with the same one give equal results
     #[arg(long, global = true, value_name = "NAME", help_heading = GLOBAL)]
     isa: Option<Isa>,
@@ -101,8 +103,11 @@ fn parse(arguments: &[OsString]) -> Result<Cli, u8> {
     })
 }
 
-fn threads(text: &str) -> Result<std::num::NonZeroUsize, String> {
-    text.parse().map_err(|_| format!("expected a number of at least 1, found `{text}`"))
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads: Option<NonZeroUsize> = text.parse().ok();
+    threads
+        .filter(|threads| threads.get() <= MOST_THREADS)
+        .ok_or_else(|| format!("expected a number from 1 to {MOST_THREADS}, found `{text}`"))
 }
 
 /// Runs the program with a command line, whose first value is the program's name. Returns its exit code.

@@ -156,6 +156,17 @@ impl<R: BufRead> Read for Transcoded<R> {
     }
 }
 
+/// Text whose lines end with carriage returns alone, with line feeds in place of them.
+pub(crate) struct Returns<R>(pub(crate) R);
+
+impl<R: Read> Read for Returns<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        buffer[..count].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        Ok(count)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

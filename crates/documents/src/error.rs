@@ -35,7 +35,7 @@ pub enum Error {
         summary: Box<Summary>,
     },
     /// A source with `strict = true` has files that cannot be read whole.
-    #[error("`strict` is set, and {} could not be read whole{}", counted(.summary.incomplete() as u64, "file"), problems(.summary))]
+    #[error("`strict` is set, and {} could not be read whole{}", counted(.summary.incomplete() as u64, "file"), told(.summary.all_lines(), .summary))]
     Strict {
         /// The problems of all files.
         summary: Box<Summary>,
@@ -56,7 +56,11 @@ fn unread(paths: &[PathBuf], summary: &Summary) -> String {
 
 /// The first problems, as the end of a message.
 fn problems(summary: &Summary) -> String {
-    let mut lines = summary.lines();
+    told(summary.lines(), summary)
+}
+
+/// Lines of problems, as the end of a message.
+fn told(mut lines: Vec<String>, summary: &Summary) -> String {
     lines.extend(summary.left_out());
     match &lines[..] {
         [] => ": no files were found".to_owned(),
@@ -79,6 +83,21 @@ impl Error {
 mod tests {
     use super::*;
     use crate::{Problem, Severity};
+
+    #[test]
+    fn a_strict_source_names_every_file() {
+        let problem = |at: usize| Problem {
+            file: format!("f{at}"),
+            line: None,
+            severity: Severity::Unread,
+            message: "m".into(),
+        };
+        let summary = Box::new(Summary { problems: (0..25).map(problem).collect(), ..Summary::default() });
+        let text = Error::Strict { summary: summary.clone() }.to_string();
+        assert!(text.contains("25 files") && text.ends_with("\n  f24: m"), "{text}");
+        let text = Error::Nothing { paths: vec!["notes".into()], summary }.to_string();
+        assert!(text.ends_with("\n  and 5 more"), "{text}");
+    }
 
     #[test]
     fn a_single_file_is_named_once() {

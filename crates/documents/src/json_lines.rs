@@ -55,11 +55,12 @@ impl<R: BufRead> JsonLines<R> {
     }
 }
 
-/// The objects of a JSON file that is a list of objects, or one object, with the lines on which they start.
+/// The objects of a JSON file that is a list of objects, or one object, with the lines on which they start. Another item of a
+/// list is a fault.
 ///
 /// # Errors
-/// A message for other JSON.
-pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
+/// A message for other JSON, and for a list without an object.
+pub(crate) fn list(text: &str) -> Result<Vec<Item>, String> {
     let value: Value = jsonl::parse_free(text)
         .map_err(|error| format!("expected JSON: {}", plain_json(&error.to_string())))?;
     let items = match value {
@@ -67,25 +68,32 @@ pub(crate) fn list(text: &str) -> Result<Vec<Row>, String> {
         object @ Value::Object(_) => vec![object],
         _ => return Err("expected a JSON object or a list of objects, found another value".to_owned()),
     };
+    if !items.is_empty() && !items.iter().any(Value::is_object) {
+        return Err("expected a list of JSON objects, found a list of other values".to_owned());
+    }
     let lines = starts(text);
-    let row = |(at, item)| match item {
-        Value::Object(fields) => Ok(Row {
-            number: at as u64 + 1,
-            line: Some(lines.get(at).copied().unwrap_or(1)),
-            has_types: true,
-            fields,
-        }),
-        _ => Err(format!("expected a list of JSON objects, found another value as item {}", at + 1)),
+    let row = |(at, item)| {
+        let (number, line) = (at as u64 + 1, lines.get(at).copied().unwrap_or(1));
+        match item {
+            Value::Object(fields) => Item::Row(Row { number, line: Some(line), has_types: true, fields }),
+            _ => Item::Fault((line, format!("expected a JSON object, found another value as item {number}"))),
+        }
     };
-    items.into_iter().enumerate().map(row).collect()
+    Ok(items.into_iter().enumerate().map(row).collect())
 }
 
-/// The lines on which the outermost objects of a list start, or that of a single object. The text is valid JSON.
+/// The lines on which the items of a list start, or that of a single object. The text is valid JSON.
 fn starts(text: &str) -> Vec<u64> {
     let (mut line, mut depth, mut lines) = (1, 0, Vec::new());
     let (mut in_string, mut is_escaped) = (false, false);
     let outermost = usize::from(text.trim_start().starts_with('['));
+    // Whether the next value is an item.
+    let mut begins = outermost == 0;
     for byte in text.bytes() {
+        if begins && depth == outermost && !byte.is_ascii_whitespace() && byte != b']' {
+            lines.push(line);
+            begins = false;
+        }
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = in_string,
@@ -93,11 +101,10 @@ fn starts(text: &str) -> Vec<u64> {
             b'\n' => line += 1,
             _ if in_string => {}
             b'{' | b'[' => {
-                if depth == outermost {
-                    lines.push(line);
-                }
+                begins = depth == 0 && outermost == 1;
                 depth += 1;
             }
+            b',' if depth == outermost => begins = true,
             b'}' | b']' => depth -= 1,
             _ => {}
         }
@@ -140,10 +147,19 @@ mod tests {
 
     #[test]
     fn a_list_of_objects_is_read_as_a_whole() {
-        let lines = |text: &str| list(text).unwrap().iter().map(|row| row.shown_number()).collect::<Vec<_>>();
+        let line = |item: &Item| match item {
+            Item::Row(row) => row.shown_number(),
+            Item::Fault((line, _)) | Item::End((line, _)) => *line,
+        };
+        let lines = |text: &str| list(text).unwrap().iter().map(line).collect::<Vec<_>>();
         assert_eq!(lines("[{\"a\": 1},\n {\"b\": 2}]"), [1, 2]);
         assert_eq!(lines("\n[\n {\"a\": [{}, \"\\\"]{\\\\\"]},\n\n {\n\"b\": {}}\n, {}]"), [3, 5, 7]);
-        assert_eq!(list("[{\"a\": NaN}]").unwrap()[0].fields["a"], Value::Null);
+        let items = list("[{\"a\": NaN},\n 3,\n\n \"x, [\", [1,\n 2],\n {}]").unwrap();
+        assert!(matches!(&items[0], Item::Row(row) if row.fields["a"].is_null()));
+        assert!(matches!(&items[1], Item::Fault((2, message)) if message.ends_with("as item 2")));
+        assert!(
+            matches!((&items[3], &items[4]), (Item::Fault((4, _)), Item::Row(row)) if row.line == Some(6))
+        );
         assert_eq!((lines("\n{\"a\": {\n}}"), lines("[]")), (vec![2], vec![]));
         assert!(list("[1]").is_err() && list("3").is_err() && list("[").is_err());
     }

@@ -15,7 +15,7 @@ use crate::{
     format, html,
     json_lines::{self, JsonLines},
     markdown, pdf,
-    record::RecordPage,
+    record::{IdOf, RecordPage},
     table::{Item, Table},
     text, zipped,
 };
@@ -179,7 +179,7 @@ impl Reading<'_> {
         if document.is_blank() {
             return Ok(Err("has no text".to_owned()));
         }
-        sink(RecordPage { page: document.into_page(self.file), has_own_id: false }).map(Ok)
+        sink(RecordPage { page: document.into_page(self.file), id: IdOf::Place }).map(Ok)
     }
 
     fn decompressed(&self) -> Result<Vec<u8>, String> {
@@ -211,13 +211,18 @@ impl Reading<'_> {
                 Err(error) => return Ok(Err(format!("the compressed file is damaged: {error}"))),
             },
         };
-        let input: Box<dyn std::io::BufRead + Send> = match encoding::wide(&first) {
+        let mut input: Box<dyn std::io::BufRead + Send> = match encoding::wide(&first) {
             Some(encoding) => Box::new(BufReader::new(Transcoded::new(input, encoding))),
             None if encoding::is_binary(&first) => {
                 return Ok(Err("expected text, found a binary file".to_owned()));
             }
             None => input,
         };
+        // Lines may end with carriage returns alone.
+        let begin = input.fill_buf().unwrap_or_default();
+        if begin.contains(&b'\r') && !begin.contains(&b'\n') {
+            input = Box::new(BufReader::new(encoding::Returns(input)));
+        }
         let mut records = Records::default();
         let guessed = if format == Format::Table {
             let is_tabs = self.file.path.to_string_lossy().to_ascii_lowercase().contains(".tsv");
@@ -320,8 +325,8 @@ impl Reading<'_> {
             Err(message) => return Ok(Err(message)),
         };
         let mut records = Records::default();
-        for row in rows {
-            self.item(Item::Row(row), self.options.columns.clone().as_ref(), &mut records, sink)?;
+        for item in rows {
+            self.item(item, self.options.columns.clone().as_ref(), &mut records, sink)?;
         }
         Ok(self.ended(&records))
     }
@@ -335,10 +340,14 @@ impl Reading<'_> {
     ) -> sporran_kilt::Result<()> {
         let fault = match item {
             Item::Row(row) => {
-                let number = row.shown_number();
+                let (number, row_number) = (row.shown_number(), row.number);
                 match row.into_page(columns, self.file) {
-                    Ok(Some(page)) => {
+                    Ok(Some(mut page)) => {
                         records.count += 1;
+                        // A header that looks like DPR's can be that of any table.
+                        if self.options.columns.is_none() && columns.is_some() && page.id == IdOf::Source {
+                            page.id = IdOf::Row(row_number);
+                        }
                         return sink(page);
                     }
                     Ok(None) => {

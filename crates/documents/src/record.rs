@@ -32,8 +32,18 @@ pub(crate) struct Row {
 /// A page of a record.
 pub(crate) struct RecordPage {
     pub(crate) page: Page,
-    /// Whether its id is from the record and could be that of another one.
-    pub(crate) has_own_id: bool,
+    pub(crate) id: IdOf,
+}
+
+/// What the id of a page names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IdOf {
+    /// The file and the number of the record; no other page has it.
+    Place,
+    /// A record of the whole source. A second record with it is the same one.
+    Source,
+    /// A record of its file, whose number this is, from 1. A record of another file can have it.
+    Row(u64),
 }
 
 /// A cell as a value: a number if it is written as JSON would write it, else a string.
@@ -156,7 +166,7 @@ impl Row {
                 *value = metadata_of(text);
             }
         }
-        let (has_own_id, place) = (id.is_some(), self.place());
+        let (id_of, place) = (if id.is_some() { IdOf::Source } else { IdOf::Place }, self.place());
         let id = id.map_or_else(|| format!("{}#{}", file.id, self.number), |id| id.trim().to_owned());
         let title =
             title.map_or_else(|| format!("{} {}", file.stem(), self.number), |title| shortened(title.trim()));
@@ -166,7 +176,7 @@ impl Row {
         if !metadata.is_empty() {
             found.extra.insert("metadata".to_owned(), metadata.into());
         }
-        Some(RecordPage { page: placed(found, place, file), has_own_id })
+        Some(RecordPage { page: placed(found, place, file), id: id_of })
     }
 
     /// The page of a row in one of the layouts that `convert files` reads, or else of all columns.
@@ -174,13 +184,15 @@ impl Row {
         let is = |key: &str, kind: fn(&Value) -> bool| self.fields.get(key).is_some_and(kind);
         let is_id = |value: &Value| value.is_string() || value.is_number();
         let (place, wrong) = (self.place(), |error: serde_json::Error| plain_json(&error.to_string()));
+        let mut id = IdOf::Row(self.number);
         let passage: Passage =
             if is("wikipedia_id", |_| true) && is("wikipedia_title", |_| true) && is("text", Value::is_array)
             {
                 let mut page: Page = serde_json::from_value(self.fields.into()).map_err(wrong)?;
                 page.extra.insert("source".to_owned(), file.source.as_str().into());
-                return Ok(Some(RecordPage { page, has_own_id: true }));
+                return Ok(Some(RecordPage { page, id: IdOf::Source }));
             } else if is("_id", is_id) && is("text", Value::is_string) {
+                id = IdOf::Source;
                 serde_json::from_value::<beir::Document>(self.fields.into()).map_err(wrong)?.into()
             } else if is("id", is_id) && is("text", Value::is_string) {
                 serde_json::from_value::<passages::Passage>(self.fields.into()).map_err(wrong)?.into()
@@ -208,7 +220,7 @@ impl Row {
             page.wikipedia_title = page.wikipedia_id.text().into_owned();
             page.text[0].clone_from(&page.wikipedia_title);
         }
-        Ok(Some(RecordPage { page: placed(page, place, file), has_own_id: true }))
+        Ok(Some(RecordPage { page: placed(page, place, file), id }))
     }
 }
 
@@ -254,10 +266,10 @@ mod tests {
         };
         let found = of(row, Some(&columns)).unwrap().unwrap();
         let expected = r#"{"wikipedia_id":"7","wikipedia_title":"Ann","text":["Ann","She sings.","a","b"],"metadata":{"Year":1990},"section":"","file":"data/people.csv","line":5,"source":"data/people.csv"}"#;
-        assert_eq!((json(&found).as_str(), found.has_own_id), (expected, true));
+        assert_eq!((json(&found).as_str(), found.id), (expected, IdOf::Source));
         let found = of(row, None).unwrap().unwrap();
         let text = ["Ann", "Id: 7\nName: Ann\nBio: She sings.\nNotes: a, b\nYear: 1990"];
-        assert_eq!((found.page.text[1].as_str(), found.has_own_id), (text[1], false));
+        assert_eq!((found.page.text[1].as_str(), found.id), (text[1], IdOf::Place));
         assert_eq!(
             (found.page.wikipedia_id.text().as_ref(), found.page.wikipedia_title.as_str()),
             ("data/people.csv#3", "Ann")
@@ -288,14 +300,15 @@ mod tests {
         let page = found.unwrap().unwrap().page;
         assert_eq!((page.wikipedia_id.text().as_ref(), page.text.len()), ("a:1", 2));
         assert!(page.extra.get("file").is_none() && page.extra["metadata"]["line"] == 12);
-        for (row, title) in [
-            (r#"{"_id":"1","title":"Tea","text":"x"}"#, "Tea"),
-            (r#"{"_id":"1","text":"x"}"#, "1"),
-            (r#"{"id":"1","contents":"Tea\nx"}"#, "Tea"),
-            (r#"{"wikipedia_id":"1","wikipedia_title":"Tea","text":["Tea\n","x"]}"#, "Tea"),
+        for (row, title, id) in [
+            (r#"{"_id":"1","title":"Tea","text":"x"}"#, "Tea", IdOf::Source),
+            (r#"{"_id":"1","text":"x"}"#, "1", IdOf::Source),
+            (r#"{"id":"1","text":"x"}"#, "1", IdOf::Row(3)),
+            (r#"{"id":"1","contents":"Tea\nx"}"#, "Tea", IdOf::Row(3)),
+            (r#"{"wikipedia_id":"1","wikipedia_title":"Tea","text":["Tea\n","x"]}"#, "Tea", IdOf::Source),
         ] {
             let found = of(row, None).unwrap().unwrap();
-            assert_eq!((found.page.wikipedia_title.as_str(), found.has_own_id), (title, true), "{row}");
+            assert_eq!((found.page.wikipedia_title.as_str(), found.id), (title, id), "{row}");
             assert_eq!(found.page.text[1], "x");
         }
     }

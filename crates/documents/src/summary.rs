@@ -102,13 +102,25 @@ impl Summary {
 
     /// The problems as lines, worst first. At most the first 20 of them are listed.
     pub fn lines(&self) -> Vec<String> {
-        let mut sorted: Vec<&Problem> = self.problems.iter().collect();
-        sorted.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
-        let mut lines: Vec<String> = sorted.iter().take(LISTED).map(|problem| problem.to_string()).collect();
-        if sorted.len() > LISTED {
-            lines.push(format!("and {} more", sorted.len() - LISTED));
+        let mut lines = self.all_lines();
+        let more = lines.len().saturating_sub(LISTED);
+        lines.truncate(LISTED);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
         }
         lines
+    }
+
+    /// All problems as lines, worst first.
+    pub fn all_lines(&self) -> Vec<String> {
+        let mut sorted: Vec<&Problem> = self.problems.iter().collect();
+        sorted.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+        sorted.into_iter().map(Problem::to_string).collect()
+    }
+
+    /// The problems that [`lines`](Self::lines) only counts.
+    pub fn other_lines(&self) -> Vec<String> {
+        self.all_lines().into_iter().skip(LISTED).collect()
     }
 
     /// Which folders are left out because this program wrote them, such as `left out 3 folders that Sporran wrote: runs/a,
@@ -166,6 +178,10 @@ mod tests {
         assert_eq!(summary.to_string(), "2 files, 5 pages; 0 unchanged, 1 removed; 1 not read");
         let lines = summary.lines();
         assert_eq!((lines.len(), lines[0].as_str(), lines[20].as_str()), (21, "f3:7: m", "and 3 more"));
+        assert_eq!(
+            (summary.all_lines().len(), summary.other_lines()),
+            (23, vec!["f19: m".to_owned(), "f20: m".to_owned(), "f21: m".to_owned()])
+        );
         // A part of one file is missing in two places.
         summary.problems.extend([2, 2].map(|at| problem(at, Severity::Partial)));
         summary.written = (0..6).map(|at| format!("runs/{at}")).collect();

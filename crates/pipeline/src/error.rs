@@ -245,14 +245,7 @@ impl Error {
                 _ => true,
             },
             Self::Retriever(Retriever::Passages { source, .. }) => {
-                let reranker = source.downcast_ref::<sporran_reranker::Error>();
-                let remote = reranker.and_then(|error| match error {
-                    sporran_reranker::Error::Remote(error) => Some(error.is_input()),
-                    _ => None,
-                });
-                remote.unwrap_or_else(|| {
-                    source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
-                })
+                source.downcast_ref::<sporran_kilt::Error>().is_some_and(sporran_kilt::Error::is_input)
             }
             Self::Retriever(Retriever::Remote(error))
             | Self::Reranker(sporran_reranker::Error::Remote(error))

@@ -12,6 +12,9 @@ use sporran_kilt::jsonl;
 
 use crate::{Error, Result};
 
+/// The largest number of threads of a command. With many more, a program hangs while it starts them.
+pub const MOST_THREADS: usize = 1024;
+
 /// The home folder at the start of a path.
 const HOME: &str = "~";
 
@@ -39,9 +42,9 @@ pub struct UserOptions {
     /// The folder of cached indexes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<PathBuf>,
-    /// The number of threads of every command.
+    /// The number of threads of every command, at most 1024.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<NonZeroUsize>,
 }
 
@@ -144,6 +147,16 @@ mod tests {
             UserOptions::default()
         );
         assert_eq!(load("").unwrap(), UserOptions::default());
+    }
+
+    #[test]
+    fn the_number_of_threads_has_an_end() {
+        let most = load(&format!("threads = {MOST_THREADS}")).unwrap();
+        assert_eq!(most.threads.map(NonZeroUsize::get), Some(MOST_THREADS));
+        for threads in [0, MOST_THREADS + 1, 100_000] {
+            let message = load(&format!("threads = {threads}")).unwrap_err();
+            assert!(message.contains("threads"), "{message}");
+        }
     }
 
     #[test]

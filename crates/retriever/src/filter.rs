@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The version of the meaning of filters, a part of the keys of results.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// `kind = "filtered"`, or a `[retriever.filter]` in a retriever of any kind.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

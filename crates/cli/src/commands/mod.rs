@@ -42,7 +42,7 @@ use clap::{Args, Subcommand};
 use sporran_pipeline::{Config as _, Options, registry, workflow_of};
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     interrupt::{self, Kept},
     outcome::{Context, Outcome},
     paths,
@@ -179,6 +179,12 @@ pub(crate) struct ConfigArgs {
 impl ConfigArgs {
     /// The config's path, checked to be a file, and the overrides.
     fn parts(&self) -> Result<(&Path, &[String])> {
+        if self.config.is_dir() {
+            let folder = self.config.display();
+            return Err(Error::Input(format!(
+                "expected a config, found the folder {folder}; for documents, `sporran ask {folder} --show-config` prints one"
+            )));
+        }
         paths::file(&self.config)?;
         Ok((&self.config, &self.overrides))
     }

@@ -83,6 +83,7 @@ fn json_has_the_documented_keys() {
     );
     assert_eq!(best["text"], "Tea is a drink. It is made of leaves and hot water.");
     assert!(best["score"].as_f64().unwrap() > 0.0 && best.get("page").is_none());
+    assert!(best["line"].is_u64() && best.get("end_paragraph").is_none(), "{best}");
     let verbose = text(home.path(), &["ask", "pages.jsonl", "leaves and hot water", "--json", "--verbose"]);
     let verbose: Value = serde_json::from_str(&verbose).unwrap();
     assert!(verbose["sentences"].is_array());
@@ -256,6 +257,10 @@ fn wrong_calls_name_the_mistake() {
     fs::write(home.path().join("empty.jsonl"), "").unwrap();
     for (arguments, expected) in [
         (&["ask", "none", "a drink"][..], "no file or folder none"),
+        (
+            &["explain", ".", "--query", "a drink"],
+            "found the folder .; for documents, `sporran ask . --show-config` prints one",
+        ),
         (&["ask", "pages.jsonl", " "], "found a blank text"),
         (&["ask", "pages.jsonl"], "found none in standard input"),
         (&["ask", "pages.jsonl", "a drink", "--model", "none"], "no model none"),

@@ -6,14 +6,14 @@ use std::{
     path::PathBuf,
 };
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use sporran_kilt::{Error as FileError, jsonl};
 
 use super::{
     Collection, Entry,
     output::{Out, failed},
-    pages::{Part, id_hash},
+    pages::{Key, Part, Seen},
 };
 use crate::{Result, SourceFile};
 
@@ -53,24 +53,26 @@ impl Earlier {
         Ok(file.take(entry.length))
     }
 
-    /// The hashes of the ids of an entry.
-    fn ids(&self, entry: &Entry, file: &SourceFile, frame: impl Read) -> Result<Vec<u128>> {
+    /// The keys of the pages of an entry. That of a document has only its id.
+    fn keys(&self, entry: &Entry, file: &SourceFile, frame: impl Read) -> Result<Vec<Key>> {
         if !entry.own_ids {
-            return Ok(if entry.pages == 1 { vec![id_hash(&file.id)] } else { Vec::new() });
+            return Ok(if entry.pages == 1 { vec![Key::new(&file.id, "", &[])] } else { Vec::new() });
         }
         #[derive(Deserialize)]
         struct Named {
             wikipedia_id: sporran_kilt::Id,
+            wikipedia_title: String,
+            text: Vec<String>,
         }
         let input = jsonl::InputFile::new(&self.path);
         let failed = |error| FileError::io(&self.path, "read", error);
         let lines = io::BufReader::new(zstd::Decoder::new(frame).map_err(failed)?);
-        let ids = io::BufRead::lines(lines).enumerate().map(|(at, line)| {
+        let keys = io::BufRead::lines(lines).enumerate().map(|(at, line)| {
             let line = line.map_err(failed)?;
             let named: Named = jsonl::parse(&input, at as u64 + 1, line.as_bytes())?;
-            Ok(id_hash(&named.wikipedia_id.text()))
+            Ok(Key::new(&named.wikipedia_id.text(), &named.wikipedia_title, &named.text))
         });
-        ids.collect()
+        keys.collect()
     }
 
     /// The pages of a small file.
@@ -85,23 +87,25 @@ impl Earlier {
             let _ = pages;
             self.frame(entry)?.read_exact(&mut frame).map_err(failed)?;
         }
-        let ids = self.ids(entry, file, &frame[..])?.into_iter().map(Some).collect();
-        Ok(Some(Part { lines: Vec::new(), ends: Vec::new(), ids, frame, entry: entry.clone(), is_old: true }))
+        let keys = self.keys(entry, file, &frame[..])?.into_iter().map(Some).collect();
+        Ok(Some(Part {
+            lines: Vec::new(),
+            ends: Vec::new(),
+            keys,
+            frame,
+            entry: entry.clone(),
+            is_old: true,
+        }))
     }
 
     /// Copies the pages of a large file.
-    pub(super) fn whole(
-        &self,
-        file: &SourceFile,
-        out: &mut Out,
-        seen: &mut FxHashSet<u128>,
-    ) -> Result<Option<Entry>> {
+    pub(super) fn whole(&self, file: &SourceFile, out: &mut Out, seen: &mut Seen) -> Result<Option<Entry>> {
         let Some(entry) = self.entry(file) else { return Ok(None) };
-        let ids = self.ids(entry, file, self.frame(entry)?)?;
-        if ids.iter().any(|id| seen.contains(id)) {
+        let keys = self.keys(entry, file, self.frame(entry)?)?;
+        if keys.iter().any(|key| seen.has_id(key)) {
             return Ok(None);
         }
-        seen.extend(ids);
+        seen.add(keys);
         let copy = Entry { start: out.bytes, ..entry.clone() };
         io::copy(&mut self.frame(entry)?, out).map_err(failed(&out.path))?;
         Ok(Some(copy))

@@ -27,7 +27,7 @@ use sporran_kilt::{
 use self::{
     earlier::Earlier,
     output::{Out, failed},
-    pages::{Part, large},
+    pages::{Part, Seen, large},
 };
 use crate::{Error, Listing, Options, Problem, Result, SourceFile, Summary, listing::VERSION};
 
@@ -251,7 +251,7 @@ impl Collection {
         let mut entries: Vec<Entry> = Vec::with_capacity(listing.files.len());
         let (problems, written) = (listing.problems.clone(), listing.written.clone());
         let mut summary = Summary { problems, written, ..Summary::default() };
-        let mut seen: FxHashSet<u128> = FxHashSet::default();
+        let mut seen = Seen::default();
         let mut rest = &listing.files[..];
         while !rest.is_empty() {
             let (batch, after) = rest.split_at(batch(rest));

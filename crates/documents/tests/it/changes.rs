@@ -51,14 +51,12 @@ fn changed_files_are_read_again_and_deleted_ones_leave() {
     // Nothing has changed: the same folder.
     let before = world.collect().unwrap();
     assert_eq!(world.collect().unwrap().folder(), before.folder());
-    // Records of a second file have ids of the first one.
+    // A record of a second file equals one of the first one.
     world.write("rows0.jsonl", rows(49, 60));
     assert_eq!(same(&world), (22, 0));
-    assert!(
-        world.problems().contains(
-            &"rows0.jsonl: 1 record has an id that an earlier record has; it was not read".to_owned()
-        )
-    );
+    let told =
+        "rows0.jsonl: 1 record has an id that an earlier record has, and its title and text; it is left out";
+    assert!(world.problems().contains(&told.to_owned()));
     world.write("d1.md", "x");
     assert_eq!(same(&world), (21, 0));
     world.write("a/rows.jsonl", rows(10, 12));
@@ -75,6 +73,52 @@ fn changed_files_are_read_again_and_deleted_ones_leave() {
             .count()
     };
     assert_eq!(collections(), 1);
+}
+
+#[test]
+fn rows_of_two_tables_can_have_the_same_ids() {
+    for header in ["id,text,note", "id,text,title"] {
+        let world = World::new();
+        world.write("a.csv", format!("{header}\n1,Tea.,x\n2,Milk.,y\n"));
+        world.write("b.csv", format!("{header}\n1,Beer.,z\n1,Wine.,z\n1,Tea.,x\n3,Rum.,z\n"));
+        let expected = ["1: Tea.", "2: Milk.", "b.csv#1: Beer.", "b.csv#2: Wine.", "3: Rum."];
+        assert_eq!(world.rows(), expected, "{header}");
+        let has = "an id that an earlier record has";
+        assert_eq!(
+            world.problems(),
+            [
+                format!("b.csv: 1 record has {has}, and its title and text; it is left out"),
+                format!("b.csv: 2 records have {has}; the id of each is the file and the number of the row"),
+            ]
+        );
+        assert_eq!(world.collect().unwrap().summary().incomplete(), 0);
+        // A file before the others takes the ids.
+        world.write("a.jsonl", "{\"id\":\"b.csv#1\",\"text\":\"Gin.\"}\n{\"text\":\"Ale.\"}\n");
+        world.write("0.csv", format!("{header}\n3,Mead.,z\n"));
+        assert_eq!(same(&world).0, 1);
+        let expected = [
+            "3: Mead.",
+            "1: Tea.",
+            "2: Milk.",
+            "b.csv#1: Gin.",
+            "a.jsonl#2: text: Ale.",
+            "b.csv#1#2: Beer.",
+            "b.csv#2: Wine.",
+            "b.csv#4: Rum.",
+        ];
+        assert_eq!(world.rows(), expected, "{header}");
+    }
+    // Ids of the whole source are those of the same record.
+    let mut world = World::new();
+    world.options.columns =
+        Some(sporran_documents::Columns { id: Some("id".into()), ..sporran_documents::Columns::default() });
+    world.write("a.csv", "id,text\n1,Tea.\n");
+    world.write("b.csv", "id,text\n1,Beer.\n2,Rum.\n");
+    assert_eq!(world.rows(), ["1: text: Tea.", "2: text: Rum."]);
+    assert_eq!(
+        world.problems(),
+        ["b.csv: 1 record has an id that an earlier record has; it was not read".to_owned()]
+    );
 }
 
 #[test]

@@ -258,3 +258,19 @@ fn chapters_of_an_epub_are_found_by_relative_paths() {
     let found = world.passages(PassageSplit::Paragraph).join("/");
     assert!(found.contains("One.") && found.contains("Two."), "{found}");
 }
+
+#[test]
+fn lines_of_a_table_may_end_with_carriage_returns() {
+    let world = World::new();
+    world.write("a.csv", "name,note\rAnn,x\rBob,\"y\rz\"\r");
+    assert_eq!(world.rows(), ["a.csv#1: name: Ann\nnote: x", "a.csv#2: name: Bob\nnote: y\nz"]);
+    assert!(world.problems().is_empty());
+}
+
+#[test]
+fn an_item_of_a_list_that_is_no_object_is_told() {
+    let world = World::new();
+    world.write("a.json", "[{\"name\": \"Ann\"},\n3,\n{\"name\": \"Bob\"}]");
+    assert_eq!(world.rows(), ["a.json#1: name: Ann", "a.json#3: name: Bob"]);
+    assert_eq!(world.problems(), ["a.json:2: expected a JSON object, found another value as item 2"]);
+}

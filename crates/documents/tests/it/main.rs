@@ -73,6 +73,16 @@ impl World {
         passages.map(|passage| format!("{}: {}", passage.place(), passage.text).replace(&start, "")).collect()
     }
 
+    /// The ids and the first paragraphs of the pages.
+    fn rows(&self) -> Vec<String> {
+        let pages = zstd::decode_all(&read(&self.collect().unwrap().pages())[..]).unwrap();
+        let page = |line: &str| {
+            let page: sporran_kilt::Page = serde_json::from_str(line).unwrap();
+            format!("{}: {}", page.wikipedia_id.text(), page.text[1])
+        };
+        String::from_utf8(pages).unwrap().lines().map(page).collect()
+    }
+
     /// The problems as `file:line: message`, without the folder of the source.
     fn problems(&self) -> Vec<String> {
         let start = format!("{}/", self.path("docs").display());

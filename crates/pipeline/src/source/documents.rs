@@ -52,7 +52,9 @@ pub(crate) fn pages(
     let collection = result.map_err(|error| match error {
         Error::Nothing { summary, paths } => {
             let paths = if source.shown.is_empty() { paths } else { source.shown.clone() };
-            Error::Nothing { paths, summary: Box::new(named(*summary)) }
+            let summary = named(*summary);
+            log(&summary.other_lines());
+            Error::Nothing { paths, summary: Box::new(summary) }
         }
         Error::Strict { summary } => Error::Strict { summary: Box::new(named(*summary)) },
         error => error,
@@ -62,8 +64,10 @@ pub(crate) fn pages(
         let problems = summary.lines().into_iter().chain(summary.left_out());
         let text = std::iter::once(format!("read {summary}")).chain(problems);
         observe(Event::Note { text: text.collect::<Vec<_>>().join("\n  ") });
+        log(&summary.other_lines());
     } else if summary.is_notable() {
         observe(Event::Note { text: format!("the source has {summary}") });
+        log(&summary.all_lines());
     }
     let pages = SourcePages {
         path: collection.pages(),
@@ -72,6 +76,11 @@ pub(crate) fn pages(
     };
     inputs.keep_source(key, pages.clone());
     Ok(pages)
+}
+
+/// Logs the problems of files that no message names, for `--verbose`.
+fn log(problems: &[String]) {
+    problems.iter().for_each(|problem| tracing::info!("{problem}"));
 }
 
 /// The file of pages of a source, in KILT's layout. Reads documents first.

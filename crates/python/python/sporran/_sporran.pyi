@@ -131,7 +131,7 @@ class Asker:
 
 class BM25:
     """An index of words, scored by BM25. The options of an index are keyword arguments: `k1` (0.9), `b` (0.4), `title_weight`
-    (1), and `analyzer`, a dict as the table `[retriever.analyzer]` of a config."""
+    (1), `drop_question_words` (false), and `analyzer`, a dict as the table `[retriever.analyzer]` of a config."""
 
     @staticmethod
     def from_texts(
@@ -141,6 +141,7 @@ class BM25:
         k1: float = 0.9,
         b: float = 0.4,
         title_weight: int = 1,
+        drop_question_words: bool = False,
         analyzer: dict[str, Any] = ...,
     ) -> BM25:
         """Indexes texts in a temporary folder. It is pickled as its texts."""
@@ -153,6 +154,7 @@ class BM25:
         k1: float = 0.9,
         b: float = 0.4,
         title_weight: int = 1,
+        drop_question_words: bool = False,
         analyzer: dict[str, Any] = ...,
     ) -> BM25:
         """Indexes the passages of a store in the folder `path`. It is pickled as its path."""

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rayon::prelude::*;
 use serde_json::Number;
 use sporran_kilt::{
-    Field, FieldKind, Metadata, PassageId, PassageStore, passage::ABSTRACT, store::PageIndex,
+    Field, FieldKind, FilePlace, Metadata, PassageId, PassageStore, passage::ABSTRACT, store::PageIndex,
 };
 
 use super::{
@@ -22,13 +22,18 @@ const SECTION: &str = "section";
 const SOURCE: &str = "source";
 /// The key of a file's whole path.
 const FILE: &str = "file";
+/// The keys of the line and of the page of its file on which a passage starts.
+const LINE: &str = "line";
+const PAGE: &str = "page";
 
 /// Conditions on the metadata of a store's passages, with the keys and types of the store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     root: Condition,
-    /// Whether passages of a page can differ.
+    /// Whether passages of a page can differ by their sections.
     has_section: bool,
+    /// Whether they can differ by their places in the file.
+    has_place: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +60,22 @@ struct Described<'s> {
     metadata: &'s Metadata,
     title: &'s str,
     section: &'s str,
+    /// The place at which it starts, if a condition is about it.
+    place: FilePlace,
+}
+
+impl Described<'_> {
+    /// The line or the page on which it starts, if its record does not name one.
+    fn number(&self, key: &str) -> Option<Field> {
+        let number = if key == LINE { self.place.line } else { self.place.page };
+        Some(Field::Number(number?.into()))
+    }
+}
+
+/// The place at which a passage starts.
+fn place(store: &PassageStore, id: PassageId) -> FilePlace {
+    let (paragraph, bytes) = store.pieces(id).next().unwrap_or_default();
+    store.file_place(store.page_of(id), paragraph, bytes.start as u32)
 }
 
 impl Filter {
@@ -68,7 +89,8 @@ impl Filter {
             return Err(Error::Filter { message: format!("`{key}`: {message}") });
         }
         let root = condition(options, store)?;
-        Ok(Self { has_section: root.names(SECTION), root })
+        let has_place = root.names(LINE) || root.names(PAGE);
+        Ok(Self { has_section: root.names(SECTION), has_place, root })
     }
 
     /// The passages of a store that the filter accepts. It reads the metadata of every page once.
@@ -85,12 +107,17 @@ impl Filter {
         (0..store.pages() as u32).into_par_iter().map(PageIndex).for_each(|page| {
             let (metadata, title) = (store.metadata(page), store.page_title(page));
             let own = metadata.section().unwrap_or(ABSTRACT);
-            let accepts = |section| self.root.accepts(&Described { metadata: &metadata, title, section });
+            let accepts =
+                |section, place| self.root.accepts(&Described { metadata: &metadata, title, section, place });
             let passages = store.passages_of(page);
-            if self.has_section {
-                let section = |passage: u32| store.header(PassageId(passage)).unwrap_or(own);
-                passages.filter(|&passage| accepts(section(passage))).for_each(accept);
-            } else if accepts(own) {
+            if self.has_section || self.has_place {
+                let accepts = |&passage: &u32| {
+                    let id = PassageId(passage);
+                    let place = if self.has_place { place(store, id) } else { FilePlace::default() };
+                    accepts(store.header(id).unwrap_or(own), place)
+                };
+                passages.filter(accepts).for_each(accept);
+            } else if accepts(own, FilePlace::default()) {
                 passages.for_each(accept);
             }
         });
@@ -171,6 +198,13 @@ fn condition(options: &FilterOptions, store: &PassageStore) -> Result<Condition>
             if [SOURCE, FILE].contains(&key.as_str()) && texts.iter().any(|text| Glob::is_glob(text)) {
                 return Ok(of(Test::Globs(globs(&texts)?)));
             }
+            // Other texts can have question marks and brackets, as titles do.
+            let has_texts = kinds.iter().any(|kind| matches!(kind, FieldKind::Text | FieldKind::List));
+            if has_texts && texts.iter().any(|text| text.contains('*')) {
+                let globs = texts.iter().map(|text| Glob::of_stars(text));
+                let globs: Result<Vec<Glob>, String> = globs.collect();
+                return Ok(of(Test::Globs(globs.map_err(|message| Error::Filter { message })?)));
+            }
             let values: Result<Vec<Vec<Scalar>>> =
                 values.iter().map(|value| typed(key, value, &kinds)).collect();
             values.map(|values| of(Test::AnyOf(values.concat())))
@@ -247,6 +281,14 @@ fn kinds(key: &str, store: &PassageStore) -> Result<Vec<FieldKind>> {
     if let Some(kinds) = store.keys().get(key) {
         return Ok(kinds.clone());
     }
+    // Documents have the places of their paragraphs, which are no fields.
+    let has_number = |page: u32| {
+        let first = store.passages_of(PageIndex(page)).next().map(|id| place(store, PassageId(id)));
+        first.is_some_and(|first| if key == LINE { first.line.is_some() } else { first.page.is_some() })
+    };
+    if [LINE, PAGE].contains(&key) && store.has_places() && (0..store.pages() as u32).any(has_number) {
+        return Ok(vec![FieldKind::Number]);
+    }
     let own = store.keys().keys().map(String::as_str).filter(|other| ![TITLE, SECTION].contains(other));
     let listed: Vec<String> = own.chain([TITLE, SECTION]).map(|key| format!("`{key}`")).collect();
     let mut message = format!("unknown key `{key}`; the keys of the passages are {}", listed.join(", "));
@@ -310,7 +352,13 @@ impl Condition {
             Self::Field(key, test) => match key.as_str() {
                 TITLE => test.accepts_text(passage.title),
                 SECTION => test.accepts_text(passage.section),
-                key => passage.metadata.get(key).is_some_and(|field| test.accepts(field)),
+                key => match passage.metadata.get(key) {
+                    Some(field) => test.accepts(field),
+                    None if [LINE, PAGE].contains(&key) => {
+                        passage.number(key).is_some_and(|number| test.accepts(&number))
+                    }
+                    None => false,
+                },
             },
         }
     }
@@ -487,6 +535,40 @@ mod tests {
         assert_eq!(accepted(&store, &of(r#"{"source":"handbook/?.md"}"#)).unwrap(), [0]);
         assert_eq!(accepted(&store, &of(r#"{"key":"title","glob":"[AB]"}"#)).unwrap(), [0, 1]);
         assert_eq!(accepted(&store, &of(r#"{"key":"date","since":"2023","until":"2023"}"#)).unwrap(), [2]);
+    }
+
+    #[test]
+    fn pages_of_documents_are_numbers_and_stars_match_in_every_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(
+            folder.path(),
+            &[
+                r#"{"wikipedia_id":"1","wikipedia_title":"Who? [a]","text":["Who? [a]","a","b"],"file":"a.pdf","places":[[[0,1,1]],[[0,4,2]],[[0,9,3]]]}"#,
+                r#"{"wikipedia_id":"2","wikipedia_title":"Mills","text":["Mills","Section::::Old mills.","c"],"file":"b.md","places":[[[0,1,0]],[[0,2,0]],[[0,3,0]]],"tags":["red","blue"]}"#,
+            ],
+        );
+        assert_eq!(store.len(), 3);
+        let cases: [(&str, &[u32]); 11] = [
+            ("page>=3", &[1]),
+            ("page>=2", &[0, 1]),
+            ("page=2", &[0]),
+            ("page<=1", &[]),
+            ("line>=4", &[0, 1]),
+            ("line=3", &[2]),
+            ("title=Who*", &[0, 1]),
+            ("title=*? [a]", &[0, 1]),
+            ("section=*Old*", &[2]),
+            ("tags=b*", &[2]),
+            ("title!=M*", &[0, 1]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(accepted(&store, &FilterOptions::parse(text).unwrap()).unwrap(), expected, "{text}");
+        }
+        // Without places, `page` is no key.
+        let other = tempfile::tempdir().unwrap();
+        let other = self::store(other.path(), &PAGES);
+        let error = accepted(&other, &FilterOptions::parse("page>=2").unwrap()).unwrap_err();
+        assert!(error.to_string().contains("unknown key `page`"), "{error}");
     }
 
     #[test]

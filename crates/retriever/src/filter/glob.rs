@@ -24,6 +24,15 @@ impl Glob {
         Ok(Self { pattern: pattern.to_owned(), matcher })
     }
 
+    /// A pattern in which only `*` is special.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(super) fn of_stars(pattern: &str) -> Result<Self, String> {
+        let parts: Vec<String> = pattern.split('*').map(globset::escape).collect();
+        Ok(Self { pattern: pattern.to_owned(), ..Self::new(&parts.join("*"))? })
+    }
+
     /// Whether a text has characters that are special in globs.
     pub(super) fn is_glob(text: &str) -> bool {
         text.contains(['*', '?', '[', '{'])

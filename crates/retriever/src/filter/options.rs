@@ -12,8 +12,8 @@ use crate::{Error, Result};
 
 /// `[retriever.filter]`: conditions on the metadata of passages. A passage must meet all conditions of the table.
 ///
-/// The fields are those of the passage's record that KILT does not define, and `categories`. Two more are `title` (of
-/// the page) and `section` (of the passage). `source` is the path of the file in the folder of its source, and `file` the
+/// The fields are those of the passage's record that KILT does not define, and `categories`. Four more are `title` (of
+/// the page), and `section`, `line` and `page` of the passage, the last two for files that have them. `source` is the path of the file in the folder of its source, and `file` the
 /// whole path. A key that no passage has is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -23,7 +23,7 @@ pub struct FilterOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The value of the field: a string, a number or a boolean. For a list, one of its strings. A string is also compared
-    /// with numbers and booleans that are written like it.
+    /// with numbers and booleans that are written like it. `*` in it is any characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equals: Option<Scalar>,
     /// Values of which the field has one, as for `equals`.

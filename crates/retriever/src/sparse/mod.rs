@@ -17,6 +17,7 @@ mod parts;
 mod plan;
 mod porter;
 mod postings;
+mod question;
 mod scripts;
 mod search;
 mod segment;

@@ -36,9 +36,9 @@ use crate::{
         file or a folder. Without a question, each line of standard input is one; on a terminal there is a prompt with a \
         history.\n\
         \n\
-        With --json, each answer is an object with question, answer and evidence: file, page, section, paragraph, start, \
-        end, text, score. With --verbose, it also has the sentences of the answer with their citations, and each passage its \
-        line (row for Parquet) and end_paragraph."
+        With --json, each answer is an object with question, answer and evidence: file, page, line (row for Parquet), \
+        section, paragraph, start, end, text, score. With --verbose, it also has the sentences of the answer with their \
+        citations, and each passage its end_paragraph."
 )]
 pub(crate) struct Ask {
     #[command(flatten)]
@@ -210,7 +210,7 @@ impl Ask {
     }
 }
 
-/// The answer as JSON; with `--verbose` also its sentences, and the lines and last paragraphs of the evidence.
+/// The answer as JSON; with `--verbose` also its sentences, and the last paragraphs of the evidence.
 fn json(answer: &CitedAnswer, context: &Context) -> Result<Value> {
     let failed = |error: serde_json::Error| Error::Stream { stream: "standard output", source: error.into() };
     let mut value = serde_json::to_value(answer).map_err(failed)?;
@@ -219,11 +219,6 @@ fn json(answer: &CitedAnswer, context: &Context) -> Result<Value> {
         let items = object.get_mut("evidence").and_then(Value::as_array_mut);
         for (item, passage) in items.into_iter().flatten().zip(&answer.evidence) {
             item["end_paragraph"] = passage.end_paragraph.into();
-            for (key, number) in [("line", passage.line), ("row", passage.row)] {
-                if let Some(number) = number {
-                    item[key] = number.into();
-                }
-            }
         }
     }
     Ok(value)

@@ -255,6 +255,9 @@ pub(crate) fn resolve(model: &Path, quiet: bool) -> Result<PathBuf> {
 
 /// The error for a model that is neither a path nor imported.
 fn missing(model: &Path, models: &Path) -> Error {
+    if model.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
+        return paths::missing("file", model);
+    }
     if model.components().count() > 1 {
         return paths::missing("model folder", model);
     }
@@ -464,7 +467,18 @@ impl List {
 
 #[cfg(test)]
 mod tests {
-    use super::licence;
+    use std::path::Path;
+
+    use super::{licence, missing};
+
+    #[test]
+    fn a_missing_model_is_a_file_a_folder_or_a_name() {
+        let text = |model: &str| missing(Path::new(model), Path::new("models")).text();
+        assert!(text("models/x.gguf").starts_with("no file models/x.gguf"), "{}", text("models/x.gguf"));
+        assert!(text("x.GGUF").starts_with("no file x.GGUF"));
+        assert!(text("models/x").starts_with("no model folder models/x"));
+        assert!(text("x").starts_with("no model x: no imported model models/x"));
+    }
 
     #[test]
     fn a_licence_is_read_from_the_front_matter_only() {

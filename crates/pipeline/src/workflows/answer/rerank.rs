@@ -6,7 +6,7 @@ use sporran_kilt::{Hit, Passage, PassageStore, Query};
 use sporran_reranker::Reranker;
 use sporran_retriever::{PassageFilter, Result, Retriever, Trace};
 
-use crate::workflows::answer::retrieval::RerankOptions;
+use crate::{Error, workflows::answer::retrieval::RerankOptions};
 
 /// Reranks the hits of another retriever.
 pub(crate) struct Reranked {
@@ -30,11 +30,10 @@ impl Reranked {
         let rest = hits.split_off(self.options.depth.min(hits.len()));
         let passages: Vec<Passage> = hits.iter().map(|hit| self.store.passage(hit.passage)).collect();
         let passages: Vec<&Passage> = passages.iter().collect();
-        let scores =
-            self.reranker.score(query, &passages).map_err(|error| sporran_retriever::Error::Passages {
-                passage: hits.first().map_or(0, |hit| hit.passage.0),
-                source: Box::new(error),
-            })?;
+        let scores = self
+            .reranker
+            .score(query, &passages)
+            .map_err(|error| sporran_retriever::Error::Site(Box::new(Error::Reranker(error))))?;
         let mut scored: Vec<Hit> =
             hits.iter().zip(scores).map(|(hit, score)| Hit { passage: hit.passage, score }).collect();
         scored.sort_by(|a, b| b.score.total_cmp(&a.score).then(a.passage.cmp(&b.passage)));
@@ -151,6 +150,25 @@ mod tests {
             self.1.fetch_add(1, Ordering::Relaxed);
             self.0.score(query, passages)
         }
+    }
+
+    /// Fails as an option does.
+    struct Failing;
+
+    impl Reranker for Failing {
+        fn score(&self, _: &Query, _: &[&Passage]) -> sporran_reranker::Result<Vec<f32>> {
+            Err(sporran_reranker::Error::Option { option: "depth", expected: "a", found: "b".to_owned() })
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_reranker_is_its_own() {
+        let (_folder, store) = store();
+        let options = RerankOptions { depth: 3, fusion: None };
+        let reranked = Reranked::new(Box::new(InOrder), Box::new(Failing), store, options);
+        let error = Error::from(reranked.retrieve(&[Query::of_text("q", "q")], 3).unwrap_err());
+        assert_eq!(error.to_string(), "depth: expected a, found b");
+        assert!(matches!(error, Error::Reranker(_)) && error.is_input());
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Retriever for TitleRetriever {
         let written = self
             .model
             .write(&queries, self.titles.trie())
-            .map_err(|error| Error::Passages { passage: 0, source: Box::new(error) })?;
+            .map_err(|error| Error::Site(Box::new(crate::Error::from(error))))?;
         let hits = |titles: &Vec<WrittenTitle>| {
             let mut hits: Vec<Hit> = Vec::new();
             for title in titles {

@@ -24,6 +24,7 @@ use super::{
     parts,
     plan::plan,
     postings::{Cursor, Scorer},
+    question::named_in,
     search::Pruning,
     segment::SegmentBuilder,
     sharded::Sharded,
@@ -45,12 +46,17 @@ pub struct Bm25Options {
     pub title_weight: u32,
     /// The text analysis.
     pub analyzer: AnalyzerOptions,
+    /// Whether queries lose the English words that only make them questions, such as `who`, `which` and an opening `does`,
+    /// where other words remain. Passages keep them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drop_question_words: bool,
 }
 
 impl Default for Bm25Options {
     /// Anserini's parameters for passages, as in KILT's baselines.
     fn default() -> Self {
-        Self { k1: 0.9, b: 0.4, title_weight: 1, analyzer: AnalyzerOptions::default() }
+        let analyzer = AnalyzerOptions::default();
+        Self { k1: 0.9, b: 0.4, title_weight: 1, analyzer, drop_question_words: false }
     }
 }
 
@@ -137,7 +143,9 @@ impl Model for Bm25Model {
     const HAS_NORMS: bool = true;
 
     fn terms(&self, query: &str) -> Vec<Vec<u8>> {
-        self.analyzer.terms(query).into_iter().map(String::into_bytes).collect()
+        let named = self.options.drop_question_words.then(|| self.analyzer.terms(&named_in(query)));
+        let terms = named.filter(|terms| !terms.is_empty()).unwrap_or_else(|| self.analyzer.terms(query));
+        terms.into_iter().map(String::into_bytes).collect()
     }
 
     fn weight(&self, passages: u32, occurrences: u32, with_term: u32) -> f32 {

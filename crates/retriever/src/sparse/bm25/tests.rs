@@ -111,7 +111,7 @@ fn options() -> impl Strategy<Value = Bm25Options> {
             }
             false => AnalyzerOptions::default(),
         };
-        Bm25Options { k1, b, title_weight, analyzer }
+        Bm25Options { k1, b, title_weight, analyzer, ..Bm25Options::default() }
     })
 }
 
@@ -278,6 +278,29 @@ fn a_damaged_index_does_not_open_and_its_content_is_no_panic() {
         }
         fs::write(&path, &bytes).unwrap();
     }
+}
+
+#[test]
+fn question_words_of_a_query_can_be_left_out() {
+    let passages = [
+        ("Rules", "A keeper who leaves has to give notice."),
+        ("Stores", "Holm and Sons supplies the Quillgate."),
+        ("Yard", "The yard is behind the Quillgate."),
+    ];
+    let passages = passages.map(|(title, text)| (title.to_owned(), text.to_owned()));
+    let options = Bm25Options { drop_question_words: true, ..Bm25Options::default() };
+    let (_kept, index) = built(&options, &passages);
+    let found = |index: &Bm25, text: &str| {
+        let hits = index.retrieve(&[query(text)], 3).unwrap().remove(0);
+        hits.iter().map(|hit| hit.passage.0).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&index, "Who supplies the Quillgate?"), [1, 2]);
+    // Nothing else remains.
+    assert_eq!(found(&index, "Who?"), [0]);
+    let (_kept, index) = built(&Bm25Options::default(), &passages);
+    assert!(found(&index, "Who supplies the Quillgate?").contains(&0));
+    // The option is left out of the keys of indexes where it is not set.
+    assert!(!serde_json::to_string(&Bm25Options::default()).unwrap().contains("question"));
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct CitedAnswer {
 /// A sentence of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CitedSentence {
-    /// The text, without citations.
+    /// The text, without the citations at the ends of its clauses.
     pub text: String,
     /// The passages that support it, by their numbers from 1, ascending.
     pub citations: Vec<usize>,
@@ -44,6 +44,12 @@ pub struct CitedPassage {
     /// The page of the file with the marked sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<u64>,
+    /// The line of the file with the marked sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// The row of the table, for a file without lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<u64>,
     /// The section.
     pub section: String,
     /// The paragraph in which the passage starts, as in provenance.
@@ -68,12 +74,6 @@ pub struct CitedPassage {
     /// The title of the page.
     #[serde(skip)]
     pub title: String,
-    /// The line of the file with the marked sentence.
-    #[serde(skip)]
-    pub line: Option<u64>,
-    /// The row of the table, for a file without lines.
-    #[serde(skip)]
-    pub row: Option<u64>,
     /// The byte of `text` after the headings with which it may start.
     #[serde(skip)]
     pub body: usize,
@@ -139,7 +139,8 @@ mod tests {
         let mut passage = Passage { title: "Tea".into(), ..Passage::of_text("It is hot.") };
         passage.section = "Section::::Drinks.".into();
         (passage.start_paragraph, passage.start_character, passage.end_character) = (3, 1, 11);
-        passage.file = FilePlace { path: Some("tea.pdf".into()), page: Some(2), ..FilePlace::default() };
+        passage.file =
+            FilePlace { path: Some("tea.pdf".into()), page: Some(2), line: Some(7), ..FilePlace::default() };
         let evidence = vec![CitedPassage::new(passage, 1.5, (0, 0..10))];
         let answer = CitedAnswer {
             question: "Is it hot?".into(),
@@ -152,7 +153,7 @@ mod tests {
             "question": "Is it hot?",
             "answer": "Yes [1]",
             "evidence": [{
-                "file": "tea.pdf", "page": 2, "section": "Drinks", "paragraph": 3, "start": 1, "end": 11,
+                "file": "tea.pdf", "page": 2, "line": 7, "section": "Drinks", "paragraph": 3, "start": 1, "end": 11,
                 "text": "It is hot.", "score": 1.5
             }],
         });

@@ -6,12 +6,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use sporran_documents::is_wrapped;
 use sporran_extractor::Document;
 use sporran_kilt::Passage;
-use sporran_retriever::sparse::{Analyzer, AnalyzerOptions};
+use sporran_retriever::sparse::Analyzer;
 
-use super::answer::CitedSentence;
+use super::{answer::CitedSentence, models::analyzer};
 
 /// The smallest share of a sentence's words that a passage that supports it has.
 const SHARE: f64 = 0.6;
+
+/// The ends of words after an apostrophe, as in `Ann's`.
+const TAILS: [&str; 4] = ["s", "t", "d", "m"];
 
 /// The signs between the words of a number.
 const HYPHENS: [char; 3] = ['-', '\u{2010}', '\u{2011}'];
@@ -67,8 +70,19 @@ struct Words {
 
 impl Words {
     fn of(analyzer: &Analyzer, text: &str) -> Self {
-        let is_word = |term: &String| term.contains(char::is_alphabetic);
-        Self { terms: analyzer.terms(text).into_iter().filter(is_word).collect(), numbers: numbers(text) }
+        let is_word = |term: &String| term.contains(char::is_alphabetic) && !TAILS.contains(&&**term);
+        let terms = analyzer.terms(text).into_iter().filter(is_word).collect();
+        Self { terms, numbers: numbers(text, &mut Vec::new()) }
+    }
+
+    /// Those of a sentence of an answer. The words of its numbers are no terms, because a passage can have the digits.
+    fn of_sentence(analyzer: &Analyzer, text: &str) -> Self {
+        let mut spelled = Vec::new();
+        numbers(text, &mut spelled);
+        let spelled: FxHashSet<String> = analyzer.terms(&spelled.join(" ")).into_iter().collect();
+        let mut words = Self::of(analyzer, text);
+        words.terms.retain(|term| !spelled.contains(term));
+        words
     }
 
     /// Whether it has every number of another text.
@@ -120,16 +134,19 @@ impl Number {
     }
 }
 
-/// The numbers of a text, in digits and in English words. A point or a comma between two digits belongs to a number.
-fn numbers(text: &str) -> Vec<Number> {
-    let mut found = in_digits(text);
+/// The numbers of a text, in digits and in English words. A point or a comma between two digits belongs to a number. `spelled`
+/// gets the words that spell numbers.
+fn numbers(text: &str, spelled: &mut Vec<String>) -> Vec<Number> {
+    let mut found = in_digits(text, spelled);
     let words = text.split(|c: char| !(c.is_alphanumeric() || c.is_whitespace() || HYPHENS.contains(&c)));
-    found.extend(words.flat_map(in_words).map(|value| Number(vec![value.to_string()])));
+    for part in words {
+        found.extend(in_words(part, spelled).into_iter().map(|value| Number(vec![value.to_string()])));
+    }
     found
 }
 
 /// The numbers in digits. One before a word that multiplies it can also be read as the product.
-fn in_digits(text: &str) -> Vec<Number> {
+fn in_digits(text: &str, spelled: &mut Vec<String>) -> Vec<Number> {
     let mut found = Vec::new();
     let mut number = String::new();
     let mut characters = text.char_indices().peekable();
@@ -139,7 +156,7 @@ fn in_digits(text: &str) -> Vec<Number> {
         if c.is_ascii_digit() || (matches!(c, '.' | ',') && is_inside) {
             number.push(c);
         } else if !number.is_empty() {
-            found.push(multiplied(&std::mem::take(&mut number), &text[at..]));
+            found.push(multiplied(&std::mem::take(&mut number), &text[at..], spelled));
         }
     }
     if !number.is_empty() {
@@ -149,7 +166,7 @@ fn in_digits(text: &str) -> Vec<Number> {
 }
 
 /// A number in digits with the text after it: `2 million` is 2 or 2000000.
-fn multiplied(written: &str, after: &str) -> Number {
+fn multiplied(written: &str, after: &str, spelled: &mut Vec<String>) -> Number {
     let mut number = Number::read(written);
     let word = after.strip_prefix(' ').unwrap_or_default();
     let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
@@ -163,13 +180,16 @@ fn multiplied(written: &str, after: &str) -> Number {
         && product % 1000 == 0
     {
         number.0.push((product / 1000).to_string());
+        spelled.push(word);
     }
     number
 }
 
 /// The numbers in the words of a text without punctuation, such as `two hundred and fifty-one`. `one` alone is mostly no number.
-fn in_words(text: &str) -> Vec<u64> {
+fn in_words(text: &str, spelled: &mut Vec<String>) -> Vec<u64> {
     let mut found = Vec::new();
+    // The words of the number that is being read.
+    let mut read: Vec<String> = Vec::new();
     // The number that is being read: its thousands, and what is below a thousand.
     let mut open: Option<(u64, u64)> = None;
     let mut is_bare_one = false;
@@ -205,9 +225,14 @@ fn in_words(text: &str) -> Vec<u64> {
             _ => false,
         };
         if !goes_on {
-            found.extend(open.take().filter(|_| !is_bare_one).map(|(all, below)| all + below));
+            if let Some((all, below)) = open.take().filter(|_| !is_bare_one) {
+                found.push(all + below);
+                spelled.append(&mut read);
+            }
+            read.clear();
         }
         if let Some(part) = part.filter(|part| goes_on || *part < 100) {
+            read.push(word.clone());
             let (all, below) = open.unwrap_or_default();
             is_bare_one = open.is_none() && part == 1;
             open = Some(match part {
@@ -217,7 +242,10 @@ fn in_words(text: &str) -> Vec<u64> {
             });
         }
     }
-    found.extend(open.filter(|_| !is_bare_one).map(|(all, below)| all + below));
+    if let Some((all, below)) = open.filter(|_| !is_bare_one) {
+        found.push(all + below);
+        spelled.append(&mut read);
+    }
     found
 }
 
@@ -246,12 +274,13 @@ fn begins_item(line: &str) -> bool {
 
 impl Support {
     pub(super) fn new<'p>(question: &str, passages: impl IntoIterator<Item = &'p Passage>) -> Self {
-        let analyzer = Analyzer::new(AnalyzerOptions::default());
+        let analyzer = Analyzer::new(analyzer());
         let words = |passage: &Passage| {
             Words::of(&analyzer, &format!("{} {} {}", passage.title, passage.section, passage.text))
         };
         let passages = passages.into_iter().map(words).collect();
-        let question = analyzer.terms(question).into_iter().collect();
+        let terms = analyzer.terms(question).into_iter();
+        let question = terms.filter(|term| !TAILS.contains(&&**term)).collect();
         Self { analyzer, question, passages }
     }
 
@@ -276,7 +305,7 @@ impl Support {
         if is_heading(sentence) {
             return None;
         }
-        let words = Words::of(&self.analyzer, without_marker(sentence));
+        let words = Words::of_sentence(&self.analyzer, without_marker(sentence));
         if words.terms.is_empty() && words.numbers.is_empty() {
             return None;
         }
@@ -293,7 +322,8 @@ impl Support {
         parts: impl IntoIterator<Item = Part>,
         answer: &str,
     ) -> Range<usize> {
-        let answer: FxHashSet<String> = self.analyzer.terms(answer).into_iter().collect();
+        let terms = self.analyzer.terms(answer).into_iter();
+        let answer: FxHashSet<String> = terms.filter(|term| !TAILS.contains(&&**term)).collect();
         let mut held: FxHashMap<&String, usize> = FxHashMap::default();
         for term in self.question.iter().chain(&answer) {
             let count = self.passages.iter().filter(|passage| passage.terms.contains(term)).count();
@@ -370,41 +400,230 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     document.sentences.iter().filter_map(|sentence| document.slice(sentence.span)).map(range).collect()
 }
 
-/// An answer without the citations that its generator wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An answer without the citations at the ends of its clauses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bare {
     /// The text.
     pub(super) text: String,
-    /// The byte before which each citation stood, with its number.
+    /// The byte before which each citation stood, with its number. One that stays, or begins a line, is at the byte after.
     pub(super) citations: Vec<(usize, usize)>,
+    /// The bytes of the citations that stay, with their numbers.
+    kept: Vec<(Range<usize>, Vec<usize>)>,
 }
 
-/// Takes citations such as `[1]`, `[2, 3]`, `[1][2]` and `[?]` out of an answer. Other text in brackets stays, and so does code
-/// between backticks.
+/// What stands between the citations of a list.
+const JOINTS: [&str; 9] = ["", " ", ", ", ",", "; ", " and ", ", and ", " or ", " & "];
+/// Words of which a citation is the object: `according to [1]`, `passage [1]`.
+const LEADS: [&str; 30] = [
+    "to",
+    "in",
+    "by",
+    "of",
+    "from",
+    "as",
+    "per",
+    "with",
+    "via",
+    "on",
+    "at",
+    "for",
+    "than",
+    "like",
+    "between",
+    "and",
+    "or",
+    "but",
+    "both",
+    "that",
+    "because",
+    "while",
+    "see",
+    "passage",
+    "passages",
+    "source",
+    "sources",
+    "document",
+    "documents",
+    "reference",
+];
+/// Words that begin a clause.
+const CLAUSES: [&str; 17] = [
+    "and", "or", "but", "nor", "so", "yet", "while", "whereas", "although", "though", "because", "since",
+    "which", "who", "whose", "where", "when",
+];
+
+/// Takes citations such as `[1]`, `[2, 3]`, `[1][2]`, `[^1]`, `【1†source】` and `[?]` out of an answer. One that does not end a
+/// clause is a part of its sentence and stays, as in `according to [1]`. So do code, links, and other text in brackets.
 pub(super) fn without_citations(answer: &str) -> Bare {
-    let mut bare = Bare { text: String::with_capacity(answer.len()), citations: Vec::new() };
-    let (mut rest, mut is_code) = (answer, false);
-    while let Some(open) = rest.find(['[', '`']) {
-        let (before, bracket) = rest.split_at(open);
-        bare.text.push_str(before);
-        let close = bracket.find(']').filter(|_| !is_code && bracket.starts_with('['));
-        let parsed = close.and_then(|close| Some((close, numbers_of(&bracket[1..close])?)));
-        match parsed {
-            Some((close, numbers)) => {
-                bare.text.truncate(bare.text.trim_end_matches(' ').len());
-                let at = bare.text.len();
-                bare.citations.extend(numbers.into_iter().map(|number| (at, number)));
-                rest = &bracket[close + 1..];
+    let mut bare = Bare::default();
+    let mut at = 0;
+    for code in fenced(answer) {
+        bare.take(&answer[at..code.start]);
+        bare.text.push_str(&answer[code.clone()]);
+        at = code.end;
+    }
+    bare.take(&answer[at..]);
+    bare
+}
+
+impl Bare {
+    /// Adds a text without fenced code.
+    fn take(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(open) = rest.find(['[', '【', '`']) {
+            let (before, mark) = rest.split_at(open);
+            self.text.push_str(before);
+            let length = if mark.starts_with('`') {
+                code_span(mark)
+            } else if let Some((length, numbers)) = numbered_link(mark) {
+                self.kept.push((self.text.len()..self.text.len() + length, numbers));
+                length
+            } else if let Some((length, numbers)) = citations(mark).filter(|_| !self.ends_with_name()) {
+                if !self.is_read(&mark[length..]) {
+                    rest = self.leave(numbers, &mark[length..]);
+                    continue;
+                }
+                let start = self.text.len();
+                self.citations.extend(numbers.iter().map(|number| (start + 1, *number)));
+                self.kept.push((start..start + length, numbers));
+                length
+            } else {
+                mark.chars().next().map_or(0, char::len_utf8)
+            };
+            self.text.push_str(&mark[..length]);
+            rest = &mark[length..];
+        }
+        self.text.push_str(rest);
+    }
+
+    /// Leaves out citations. Gives the text after them.
+    fn leave<'t>(&mut self, numbers: Vec<usize>, after: &'t str) -> &'t str {
+        self.text.truncate(self.text.trim_end_matches(' ').len());
+        let begins_line = self.text.is_empty() || self.text.ends_with('\n');
+        let at = self.text.len() + usize::from(begins_line);
+        self.citations.extend(numbers.into_iter().map(|number| (at, number)));
+        if begins_line { after.trim_start_matches(' ') } else { after }
+    }
+
+    /// Whether the text ends with the name of a variable, of which a bracket is an item: `x[1]`, `my_list[2]`.
+    fn ends_with_name(&self) -> bool {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name = &self.text[self.text.trim_end_matches(is_part).len()..];
+        name.contains('_') || (name.len() == 1 && name.starts_with(|c: char| c.is_ascii_lowercase()))
+    }
+
+    /// Whether a citation at the end of the text is a part of a sentence that goes on with `after`: it is the object of the word
+    /// before it, or the clause does not end with it.
+    fn is_read(&self, after: &str) -> bool {
+        let before = self.text.trim_end_matches(' ');
+        let lead = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default().to_lowercase();
+        if LEADS.contains(&&*lead) {
+            return true;
+        }
+        let after = after.trim_start_matches(' ');
+        let next = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        let ends_sentence =
+            before.is_empty() || before.ends_with(['.', '!', '?', '\n', '。', '！', '？', '-', '*']);
+        // Where a line begins with it, a colon makes it the mark of a footnote.
+        if (before.is_empty() || before.ends_with('\n')) && after.starts_with(':') {
+            return true;
+        }
+        after.starts_with(char::is_alphanumeric)
+            && (!ends_sentence || after.starts_with(char::is_lowercase))
+            && !CLAUSES.contains(&next)
+    }
+
+    /// The bytes `range` of the text without the citations that stay.
+    fn words_of(&self, range: &Range<usize>) -> String {
+        let mut words = String::with_capacity(range.len());
+        let mut at = range.start;
+        for (kept, _) in
+            self.kept.iter().filter(|(kept, _)| kept.start >= range.start && kept.end <= range.end)
+        {
+            words.push_str(&self.text[at..kept.start]);
+            at = kept.end;
+        }
+        words.push_str(&self.text[at..range.end]);
+        words
+    }
+}
+
+/// The fenced blocks of code of a text in Markdown, as ranges of its bytes. One without an end goes to the end of the text.
+fn fenced(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let (mut start, mut open) = (0, None::<&str>);
+    for line in text.split_inclusive('\n') {
+        let end = start + line.len();
+        let trimmed = line.trim();
+        match open {
+            Some(fence) => {
+                if let Some(block) = found.last_mut() {
+                    block.end = end;
+                }
+                if trimmed.strip_prefix(fence).is_some_and(|rest| rest.chars().all(|c| fence.contains(c))) {
+                    open = None;
+                }
             }
             None => {
-                is_code ^= bracket.starts_with('`');
-                bare.text.push_str(&bracket[..1]);
-                rest = &bracket[1..];
+                open = ["```", "~~~"].into_iter().find(|fence| {
+                    // Backticks after the fence make it code inside a line.
+                    trimmed
+                        .strip_prefix(*fence)
+                        .is_some_and(|rest| !rest.trim_start_matches('`').contains('`'))
+                });
+                if open.is_some() {
+                    found.push(start..end);
+                }
             }
         }
+        start = end;
     }
-    bare.text.push_str(rest);
-    bare
+    found
+}
+
+/// The bytes of the code between backticks with which a text begins; those of the backticks if it has no end in its paragraph.
+fn code_span(text: &str) -> usize {
+    let ticks = text.len() - text.trim_start_matches('`').len();
+    let (mark, rest) = text.split_at(ticks);
+    let paragraph = rest.split("\n\n").next().unwrap_or_default();
+    paragraph.find(mark).map_or(ticks, |at| ticks + at + ticks)
+}
+
+/// The link with numbers as its words, with which a text begins: its bytes and the numbers. `[1](https://..)`.
+fn numbered_link(text: &str) -> Option<(usize, Vec<usize>)> {
+    let (words, target) = text.strip_prefix('[')?.split_once("](")?;
+    let end = target.find(')')?;
+    Some((1 + words.len() + 2 + end + 1, numbers_of(words)?))
+}
+
+/// The citation with which a text begins: its bytes and its numbers.
+fn citation(text: &str) -> Option<(usize, Vec<usize>)> {
+    let (inside, close) = match text.strip_prefix('[') {
+        Some(inside) => (inside, ']'),
+        None => (text.strip_prefix('【')?, '】'),
+    };
+    let end = inside.find(close)?;
+    let length = text.len() - inside.len() + end + close.len_utf8();
+    // After the sign is the name of a source.
+    let numbers = inside[..end].split('†').next().unwrap_or_default();
+    let is_link = close == ']' && text[length..].starts_with('(');
+    Some((length, numbers_of(numbers.strip_prefix('^').unwrap_or(numbers))?)).filter(|_| !is_link)
+}
+
+/// The list of citations with which a text begins: its bytes and its numbers.
+fn citations(text: &str) -> Option<(usize, Vec<usize>)> {
+    let (mut length, mut numbers) = citation(text)?;
+    let next = |length: usize| {
+        JOINTS.iter().find_map(|joint| {
+            let (more, numbers) = citation(text[length..].strip_prefix(joint)?)?;
+            Some((joint.len() + more, numbers))
+        })
+    };
+    while let Some((more, others)) = next(length) {
+        length += more;
+        numbers.extend(others);
+    }
+    Some((length, numbers))
 }
 
 /// The numbers of a citation, such as `1, 2` or `1-3`, and none for `?`; `None` for other text.
@@ -429,13 +648,19 @@ fn numbers_of(inside: &str) -> Option<Vec<usize>> {
     Some(found)
 }
 
-/// The sentences of an answer, as ranges of its bytes. An item of a list and a heading end with their lines.
+/// The sentences of an answer, as ranges of its bytes. An item of a list and a heading end with their lines. Fenced
+/// code has none.
 fn statements(text: &str) -> Vec<Range<usize>> {
     let mut blocks: Vec<Range<usize>> = Vec::new();
     let (mut start, mut is_open) = (0, false);
+    let codes = fenced(text);
     for line in text.split_inclusive('\n') {
         let range = start..start + line.len();
         start = range.end;
+        if codes.iter().any(|code| code.contains(&range.start)) {
+            is_open = false;
+            continue;
+        }
         let is_blank = line.trim().is_empty();
         match blocks.last_mut() {
             Some(block) if is_open && !is_blank && !begins_item(line) => block.end = range.end,
@@ -454,7 +679,8 @@ fn statements(text: &str) -> Vec<Range<usize>> {
 /// The sentences of an answer with the passages that support them, and the answer with citations.
 ///
 /// `supporters` are the indices of the passages that support a sentence, best first; `None` for one that needs no support.
-/// A sentence cites those of its supporters that the generator cited, or else its first supporter.
+/// A sentence cites those of its supporters that the generator cited, or else its first supporter. A citation inside the
+/// sentence stays, and is not written again.
 ///
 /// # Errors
 /// Those of `supporters`.
@@ -462,10 +688,11 @@ pub(super) fn cited<E>(
     answer: &str,
     mut supporters: impl FnMut(&str) -> Result<Option<Vec<usize>>, E>,
 ) -> Result<(Vec<CitedSentence>, String), E> {
-    let Bare { text, citations } = without_citations(answer.trim());
+    let bare = without_citations(answer.trim());
+    let Bare { text, citations, kept } = &bare;
     let mut written = String::with_capacity(text.len());
     let (mut end, mut found) = (0, Vec::new());
-    let ranges = statements(&text);
+    let ranges = statements(text);
     for (at, range) in ranges.iter().enumerate() {
         let next = ranges.get(at + 1).map_or(usize::MAX, |next| next.start);
         // A citation may stand after the sentence's full stop.
@@ -473,7 +700,7 @@ pub(super) fn cited<E>(
         let named: Vec<usize> =
             citations.iter().filter(|(place, _)| own(*place)).map(|(_, number)| *number).collect();
         let sentence = &text[range.clone()];
-        let held = supporters(sentence)?;
+        let held = supporters(&bare.words_of(range))?;
         let mut numbers: Vec<usize> = held.iter().flatten().map(|passage| passage + 1).collect();
         if numbers.iter().any(|number| named.contains(number)) {
             numbers.retain(|number| named.contains(number));
@@ -486,9 +713,15 @@ pub(super) fn cited<E>(
         end = range.end;
         if !supported {
             written.push_str(" [?]");
-        } else if !numbers.is_empty() {
-            written.push(' ');
-            numbers.iter().for_each(|number| written.push_str(&format!("[{number}]")));
+        }
+        let inside = |number: &&usize| {
+            kept.iter().any(|(place, numbers)| {
+                range.start <= place.start && place.end <= range.end && numbers.contains(*number)
+            })
+        };
+        for (at, number) in numbers.iter().filter(|number| !inside(number)).enumerate() {
+            let blank = if at == 0 { " " } else { "" };
+            written.push_str(&format!("{blank}[{number}]"));
         }
         found.push(CitedSentence { text: sentence.to_owned(), citations: numbers, supported });
     }
@@ -501,6 +734,14 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
+
+    fn numbers(text: &str) -> Vec<Number> {
+        super::numbers(text, &mut Vec::new())
+    }
+
+    fn in_words(text: &str) -> Vec<u64> {
+        super::in_words(text, &mut Vec::new())
+    }
 
     fn passage(title: &str, text: &str) -> Passage {
         Passage { title: title.into(), ..Passage::of_text(text) }
@@ -607,6 +848,74 @@ mod tests {
             ("It has three stages.", false),
         ] {
             assert_eq!(support.of(sentence).is_some_and(|found| !found.is_empty()), holds, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_number_are_no_words_that_a_passage_lacks() {
+        let passage =
+            passage("", "The farm has 312 animals. Entry is 6 euros. It sold 2000000 eggs to one shop.");
+        let support = Support::new("", [&passage]);
+        for (sentence, holds) in [
+            ("Three hundred and twelve animals.", true),
+            ("six euros", true),
+            ("It sold two million eggs.", true),
+            ("It sold 2 million eggs.", true),
+            ("seven euros", false),
+            ("three hundred animals", false),
+            ("one shop", true),
+        ] {
+            assert_eq!(support.of(sentence).is_some_and(|found| !found.is_empty()), holds, "{sentence}");
+        }
+    }
+
+    #[test]
+    fn other_scripts_have_words() {
+        let passages = [passage("", "水車小屋は川のそばにあります。"), passage("", "鐘は銅でできています。")];
+        let support = Support::new("水車小屋はどこですか", &passages);
+        assert_eq!(support.of("水車小屋は川のそばです。"), Some(vec![0]));
+        assert_eq!(support.of("Ann's R."), Some(vec![]));
+    }
+
+    #[test]
+    fn a_citation_that_the_sentence_needs_stays() {
+        for text in [
+            "According to [1], the director is Vera Holm.",
+            "As [1] and [2] show, it is late.",
+            "Both [1] and [2] agree.",
+            "Use x[1] to get y[2].",
+            "[1] says that it rains.",
+            "See [1](https://example.org/1) for more.",
+            "The passage [2] is old.",
+            "```\na = b[1] [2]\n```\n",
+            "`a [1]`",
+            "[1]: a note",
+        ] {
+            assert_eq!(without_citations(text).text, text);
+        }
+        for (text, expected, numbers) in [
+            ("It rains [1, 2] and [1-3].", "It rains.", &[1, 2, 1, 2, 3][..]),
+            ("It rains[1] and it snows [2].", "It rains and it snows.", &[1, 2]),
+            ("It rains【1】, it snows【2†source】.", "It rains, it snows.", &[1, 2]),
+            ("It rains. [1] It snows. [^2]", "It rains. It snows.", &[1, 2]),
+            ("[1] It rains.\n[2] It snows.", "It rains.\nIt snows.", &[1, 2]),
+            ("鐘は銅です。[1]水車", "鐘は銅です。水車", &[1]),
+            ("A ` tick [1].", "A ` tick.", &[1]),
+        ] {
+            let bare = without_citations(text);
+            let found: Vec<usize> = bare.citations.iter().map(|(_, number)| *number).collect();
+            assert_eq!((bare.text.as_str(), &found[..]), (expected, numbers), "{text}");
+        }
+        let question = "Who?";
+        for (text, expected) in [
+            ("According to [2], Reyl was a composer.", "According to [2], Reyl was a composer."),
+            ("According to [1], Reyl was a pilot.", "According to [1], Reyl was a pilot. [?]"),
+            (
+                "Reyl was a composer.\n\n```\nMoon of cheese.\n```\nReyl was a pilot.",
+                "Reyl was a composer. [2]\n\n```\nMoon of cheese.\n```\nReyl was a pilot. [?]",
+            ),
+        ] {
+            assert_eq!(answer(question, text).1, expected);
         }
     }
 

@@ -12,7 +12,10 @@ use sporran_reranker::{
     CombinedOptions, CosineOptions, CrossEncoderOptions, LlmOptions, RerankerOptions, Saved, TfIdfOptions,
 };
 use sporran_retriever::{
-    dense::DenseOptions, fusion::FusionOptions, hybrid::HybridOptions, sparse::Bm25Options,
+    dense::DenseOptions,
+    fusion::FusionOptions,
+    hybrid::HybridOptions,
+    sparse::{AnalyzerOptions, Bm25Options, Tokenizer},
 };
 use sporran_transformers::{TakesModel, wrong_model_type};
 
@@ -35,10 +38,19 @@ const PASSAGE_WORDS: usize = 150;
 /// The number of tokens of passages and question that a generator reads.
 const PROMPT_TOKENS: usize = 1536;
 
+/// The words of questions, passages and answers: of any script, and with single characters.
+pub(super) fn analyzer() -> AnalyzerOptions {
+    AnalyzerOptions { tokenizer: Tokenizer::Unicode, ..AnalyzerOptions::default() }
+}
+
 impl AskOptions {
     /// The retriever over documents: BM25, with dense vectors if there is an encoder, and a reranker over both.
     pub(super) fn retriever(&self) -> Result<RetrieverOptions> {
-        let bm25 = RetrieverOptions::Bm25(Bm25Options::default());
+        let bm25 = RetrieverOptions::Bm25(Bm25Options {
+            analyzer: analyzer(),
+            drop_question_words: true,
+            ..Bm25Options::default()
+        });
         let mut retriever = match &self.embedder {
             None => bm25,
             Some(model) => {
