@@ -74,6 +74,9 @@ def main():
         num_labels=3, pos_att_type=["c2p", "p2c"], type_vocab_size=2, **deberta)), 54, None, True)
     write("deberta-span", t.DebertaV2ForQuestionAnswering(bert(
         pos_att_type=["p2c"], max_relative_positions=5, **deberta)), 55)
+    # As the xlarge and xxlarge ones of version 2 have it.
+    write("deberta-convolution", t.DebertaV2ForSequenceClassification(bert(
+        num_labels=1, conv_kernel_size=3, conv_act="gelu", **third)), 56)
 
     first = dict(small, config=t.DebertaConfig, relative_attention=True, position_biased_input=False)
     both = dict(first, pos_att_type="c2p|p2c", max_relative_positions=8)

@@ -48,7 +48,7 @@ fn exp2<S: Simd>(x: f32) -> f32 {
 
 /// The error function within 1.5e-7 (Abramowitz and Stegun 1964, 7.1.26).
 #[inline(always)]
-fn erf<S: Simd>(x: f32) -> f32 {
+pub(crate) fn erf<S: Simd>(x: f32) -> f32 {
     let size = x.abs();
     let t = 1.0 / S::mul_add(0.327_591_1, size, 1.0);
     let mut y = 1.061_405_4;
@@ -71,6 +71,20 @@ pub(crate) fn tanh<S: Simd>(x: f32) -> f32 {
     if x.abs() < 0.1 { near } else { (e - 1.0) / (e + 1.0) }
 }
 
+/// The mean of `Laplace`, and the inverse of sqrt(2) times its standard deviation, with the digits of `transformers`.
+pub(crate) const LAPLACE_MEAN: f32 = 0.707_107;
+pub(crate) const LAPLACE_SCALE: f32 = 1.0 / (0.282_095 * std::f32::consts::SQRT_2);
+
+/// `tanh(ln(1 + e^x))`, which is `(e^2x + 2 e^x) / (e^2x + 2 e^x + 2)`, and its derivative.
+#[inline(always)]
+pub(crate) fn mish_share<S: Simd>(x: f32) -> (f32, f32) {
+    // Above 20 the share is 1 in f32.
+    let e = exp::<S>(x.min(20.0));
+    let part = e * (e + 2.0);
+    let whole = part + 2.0;
+    (part / whole, 4.0 * e * (e + 1.0) / (whole * whole))
+}
+
 /// An activation function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -87,6 +101,24 @@ pub enum Activation {
     Silu,
     /// The hyperbolic tangent.
     Tanh,
+    /// `Gelu` between -10 and 10.
+    ClippedGelu,
+    /// `x / (1 + e^(-1.702 x))` (Hendrycks and Gimpel 2016).
+    QuickGelu,
+    /// `x tanh(ln(1 + e^x))` (Misra 2019).
+    Mish,
+    /// `1 / (1 + e^-x)`
+    Sigmoid,
+    /// `x` above 0, and `x / 100` below.
+    LeakyRelu,
+    /// `min(max(x, 0), 6)`
+    Relu6,
+    /// `x min(max(x + 3, 0), 6) / 6` (Howard et al. 2019).
+    HardSwish,
+    /// The share of a normal distribution below `x`, of mean sqrt(1/2) and standard deviation sqrt(1 / (4 pi)) (Ma et al. 2022).
+    Laplace,
+    /// `x` itself.
+    Linear,
 }
 
 impl Activation {
@@ -105,6 +137,22 @@ impl Activation {
             }),
             Self::Silu => values.iter_mut().for_each(|x| *x /= 1.0 + exp::<S>(-*x)),
             Self::Tanh => values.iter_mut().for_each(|x| *x = tanh::<S>(*x)),
+            Self::ClippedGelu => {
+                Self::Gelu.apply::<S>(values);
+                values.iter_mut().for_each(|x| *x = x.clamp(-10.0, 10.0));
+            }
+            Self::QuickGelu => values.iter_mut().for_each(|x| *x /= 1.0 + exp::<S>(-1.702 * *x)),
+            Self::Mish => values.iter_mut().for_each(|x| *x *= mish_share::<S>(*x).0),
+            Self::Sigmoid => values.iter_mut().for_each(|x| *x = 1.0 / (1.0 + exp::<S>(-*x))),
+            Self::LeakyRelu => values.iter_mut().for_each(|x| *x = x.max(0.01 * *x)),
+            Self::Relu6 => values.iter_mut().for_each(|x| *x = x.clamp(0.0, 6.0)),
+            Self::HardSwish => values.iter_mut().for_each(|x| *x *= (*x + 3.0).clamp(0.0, 6.0) / 6.0),
+            Self::Laplace => {
+                values
+                    .iter_mut()
+                    .for_each(|x| *x = 0.5 * (1.0 + erf::<S>((*x - LAPLACE_MEAN) * LAPLACE_SCALE)));
+            }
+            Self::Linear => {}
         }
     }
 
@@ -318,6 +366,21 @@ mod tests {
     }
 
     #[test]
+    fn clipped_and_saturated_activations_have_their_bounds() {
+        for isa in Isa::available() {
+            let of = |activation: Activation| {
+                let mut values = [-100.0, 100.0];
+                activation.forward(isa, &mut values);
+                values
+            };
+            assert_eq!(of(Activation::ClippedGelu), [0.0, 10.0]);
+            assert_eq!(of(Activation::Relu6), [0.0, 6.0]);
+            assert_eq!(of(Activation::HardSwish), [0.0, 100.0]);
+            assert_eq!(of(Activation::Mish)[1], 100.0);
+        }
+    }
+
+    #[test]
     fn activations_are_what_their_formulas_say() {
         // erf by its series, 2/sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1)), in f64.
         let erf = |x: f64| {
@@ -345,6 +408,21 @@ mod tests {
                 );
                 assert!(close(of(Activation::Silu), x / (1.0 + (-x).exp()), 1e-5), "silu {x}");
                 assert!(close(of(Activation::Tanh), x.tanh(), 1e-5), "tanh {x}");
+                assert_eq!(of(Activation::ClippedGelu), of(Activation::Gelu), "gelu 10 {x}");
+                let quick = x / (1.0 + (-1.702 * x).exp());
+                assert!(close(of(Activation::QuickGelu), quick, 1e-5), "quick gelu {x}");
+                assert!(close(of(Activation::Mish), x * x.exp().ln_1p().tanh(), 1e-5), "mish {x}");
+                assert!(close(of(Activation::Sigmoid), 1.0 / (1.0 + (-x).exp()), 1e-5), "sigmoid {x}");
+                let hard = x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
+                assert!(close(of(Activation::HardSwish), hard, 1e-5), "hard swish {x}");
+                // The series of erf loses its digits far from 0.
+                let distance = ((x - 0.707107) / (0.282095 * 2f64.sqrt())).clamp(-4.5, 4.5);
+                let share = 0.5 * (1.0 + erf(distance));
+                assert!((f64::from(of(Activation::Laplace)) - share).abs() < 1e-6, "laplace {x}");
+                let leaky = if x > 0.0 { x as f32 } else { 0.01 * x as f32 };
+                assert_eq!(of(Activation::LeakyRelu), leaky);
+                assert_eq!(of(Activation::Relu6), (x as f32).clamp(0.0, 6.0));
+                assert_eq!(of(Activation::Linear), x as f32);
                 assert_eq!(of(Activation::Relu), (x as f32).max(0.0));
                 assert_eq!(of(Activation::SquaredRelu), (x as f32).max(0.0).powi(2));
             }

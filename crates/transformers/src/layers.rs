@@ -365,6 +365,24 @@ pub enum Activation {
     Silu,
     /// `tanh(x)`
     Tanh,
+    /// `Gelu` between -10 and 10.
+    ClippedGelu,
+    /// `x / (1 + exp(-1.702 x))`
+    QuickGelu,
+    /// `x tanh(ln(1 + exp(x)))`
+    Mish,
+    /// `1 / (1 + exp(-x))`
+    Sigmoid,
+    /// `x` above 0, and `x / 100` below.
+    LeakyRelu,
+    /// `min(max(x, 0), 6)`
+    Relu6,
+    /// `x min(max(x + 3, 0), 6) / 6`
+    HardSwish,
+    /// The share of a normal distribution below `x` (see the kernels' function).
+    Laplace,
+    /// `x`
+    Linear,
 }
 
 impl Activation {
@@ -373,10 +391,21 @@ impl Activation {
         Some(match name {
             "relu" => Self::Relu,
             "relu2" => Self::SquaredRelu,
-            "gelu" => Self::Gelu,
-            "gelu_new" | "gelu_pytorch_tanh" => Self::GeluTanh,
+            "gelu" | "gelu_python" => Self::Gelu,
+            "gelu_new" | "gelu_pytorch_tanh" | "gelu_python_tanh" | "gelu_fast" | "gelu_accurate" => {
+                Self::GeluTanh
+            }
+            "gelu_10" => Self::ClippedGelu,
+            "quick_gelu" => Self::QuickGelu,
             "silu" | "swish" => Self::Silu,
+            "mish" => Self::Mish,
             "tanh" => Self::Tanh,
+            "sigmoid" => Self::Sigmoid,
+            "leaky_relu" => Self::LeakyRelu,
+            "relu6" => Self::Relu6,
+            "hardswish" => Self::HardSwish,
+            "laplace" => Self::Laplace,
+            "linear" => Self::Linear,
             _ => return None,
         })
     }
@@ -402,6 +431,19 @@ impl Activation {
             Self::GeluTanh => xs.gelu()?,
             Self::Silu => xs.silu()?,
             Self::Tanh => xs.tanh()?,
+            Self::ClippedGelu => xs.gelu_erf()?.clamp(-10.0, 10.0)?,
+            Self::QuickGelu => (xs * candle_nn::ops::sigmoid(&(xs * 1.702)?)?)?,
+            // Above 20 the factor is 1 in f32.
+            Self::Mish => (xs * (xs.minimum(20.0)?.exp()? + 1.0)?.log()?.tanh()?)?,
+            Self::Sigmoid => candle_nn::ops::sigmoid(xs)?,
+            Self::LeakyRelu => xs.maximum(&(xs * 0.01)?)?,
+            Self::Relu6 => xs.clamp(0.0, 6.0)?,
+            Self::HardSwish => (xs * ((xs + 3.0)?.clamp(0.0, 6.0)? / 6.0)?)?,
+            Self::Laplace => {
+                let distance = ((xs - 0.707_107)? / (0.282_095 * std::f64::consts::SQRT_2))?;
+                ((distance.erf()? + 1.0)? * 0.5)?
+            }
+            Self::Linear => xs.clone(),
         })
     }
 
@@ -435,6 +477,15 @@ impl From<Activation> for sporran_kernels::Activation {
             Activation::GeluTanh => Self::GeluTanh,
             Activation::Silu => Self::Silu,
             Activation::Tanh => Self::Tanh,
+            Activation::ClippedGelu => Self::ClippedGelu,
+            Activation::QuickGelu => Self::QuickGelu,
+            Activation::Mish => Self::Mish,
+            Activation::Sigmoid => Self::Sigmoid,
+            Activation::LeakyRelu => Self::LeakyRelu,
+            Activation::Relu6 => Self::Relu6,
+            Activation::HardSwish => Self::HardSwish,
+            Activation::Laplace => Self::Laplace,
+            Activation::Linear => Self::Linear,
         }
     }
 }
@@ -524,6 +575,39 @@ mod tests {
     }
 
     #[test]
+    fn named_activations_are_those_of_the_kernels() {
+        let names = [
+            "relu",
+            "relu2",
+            "relu6",
+            "leaky_relu",
+            "gelu",
+            "gelu_python",
+            "gelu_new",
+            "gelu_fast",
+            "gelu_10",
+            "quick_gelu",
+            "silu",
+            "mish",
+            "tanh",
+            "sigmoid",
+            "hardswish",
+            "laplace",
+            "linear",
+        ];
+        for name in names {
+            let activation = Activation::named(name).unwrap();
+            let found = activation.forward(&(values() * 2.0).unwrap()).unwrap();
+            let mut expected = (values() * 2.0).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            sporran_kernels::Activation::from(activation)
+                .forward(sporran_kernels::Isa::Portable, &mut expected);
+            let expected = Tensor::from_vec(expected, (2, 4), &Device::Cpu).unwrap();
+            assert!(difference(&found, &expected) < 2e-6, "{name}: {found} {expected}");
+        }
+        assert!(Activation::named("prelu").is_none());
+    }
+
+    #[test]
     fn inference_and_training_give_the_same_numbers() {
         let (infer, train) = (Mode::Inference, Mode::training(0));
         let weight = Tensor::new(&[1.0f32, 0.5, -2.0, 3.0], &Device::Cpu).unwrap();
@@ -566,6 +650,6 @@ mod tests {
         // 0.5 (1 + erf(1 / sqrt 2)) = 0.841345; 0.5 (1 + tanh(sqrt(2 / pi) 1.044715)) = 0.841192
         assert!((at_one("gelu") - 0.841_345).abs() < 1e-6);
         assert!((at_one("gelu_new") - 0.841_192).abs() < 1e-6);
-        assert_eq!(Activation::named("mish"), None);
+        assert_eq!(Activation::named("prelu"), None);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     isa::{Isa, dispatch},
-    math::{Activation, exp, sum, tanh},
+    math::{Activation, LAPLACE_MEAN, LAPLACE_SCALE, erf, exp, mish_share, sum, tanh},
     simd::{LANES, Simd, sum_lanes},
 };
 
@@ -149,6 +149,35 @@ impl Activation {
                 let t = tanh::<S>(x);
                 (1.0 - t * t, t)
             }
+            Self::ClippedGelu => {
+                let (slope, value) = Self::Gelu.both::<S>(x);
+                (if value.abs() < 10.0 { slope } else { 0.0 }, value.clamp(-10.0, 10.0))
+            }
+            Self::QuickGelu => {
+                let share = 1.0 / (1.0 + exp::<S>(-1.702 * x));
+                (share * S::mul_add(1.702 * x, 1.0 - share, 1.0), x * share)
+            }
+            Self::Mish => {
+                let (share, slope) = mish_share::<S>(x);
+                (S::mul_add(x, slope, share), x * share)
+            }
+            Self::Sigmoid => {
+                let share = 1.0 / (1.0 + exp::<S>(-x));
+                (share * (1.0 - share), share)
+            }
+            Self::LeakyRelu => (if x > 0.0 { 1.0 } else { 0.01 }, x.max(0.01 * x)),
+            Self::Relu6 => (if x > 0.0 && x < 6.0 { 1.0 } else { 0.0 }, x.clamp(0.0, 6.0)),
+            Self::HardSwish => {
+                let slope = if x >= 3.0 { 1.0 } else { S::mul_add(x, 1.0 / 3.0, 0.5) };
+                (if x > -3.0 { slope } else { 0.0 }, x * (x + 3.0).clamp(0.0, 6.0) / 6.0)
+            }
+            Self::Laplace => {
+                let distance = (x - LAPLACE_MEAN) * LAPLACE_SCALE;
+                // The derivative of erf is 2 / sqrt(pi) e^(-x^2).
+                let slope = 0.564_189_6 * LAPLACE_SCALE * exp::<S>(-distance * distance);
+                (slope, 0.5 * (1.0 + erf::<S>(distance)))
+            }
+            Self::Linear => (1.0, x),
         }
     }
 
@@ -173,6 +202,15 @@ impl Activation {
                 Activation::GeluTanh => each::<S>(Activation::GeluTanh, inputs, out),
                 Activation::Silu => each::<S>(Activation::Silu, inputs, out),
                 Activation::Tanh => each::<S>(Activation::Tanh, inputs, out),
+                Activation::ClippedGelu => each::<S>(Activation::ClippedGelu, inputs, out),
+                Activation::QuickGelu => each::<S>(Activation::QuickGelu, inputs, out),
+                Activation::Mish => each::<S>(Activation::Mish, inputs, out),
+                Activation::Sigmoid => each::<S>(Activation::Sigmoid, inputs, out),
+                Activation::LeakyRelu => each::<S>(Activation::LeakyRelu, inputs, out),
+                Activation::Relu6 => each::<S>(Activation::Relu6, inputs, out),
+                Activation::HardSwish => each::<S>(Activation::HardSwish, inputs, out),
+                Activation::Laplace => each::<S>(Activation::Laplace, inputs, out),
+                Activation::Linear => each::<S>(Activation::Linear, inputs, out),
             }
         }
         assert_eq!(inputs.len(), out.len());

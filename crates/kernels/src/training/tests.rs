@@ -53,6 +53,15 @@ fn derivatives_of_activations_are_those_that_differences_show() {
         Activation::GeluTanh,
         Activation::Silu,
         Activation::Tanh,
+        Activation::ClippedGelu,
+        Activation::QuickGelu,
+        Activation::Mish,
+        Activation::Sigmoid,
+        Activation::LeakyRelu,
+        Activation::Relu6,
+        Activation::HardSwish,
+        Activation::Laplace,
+        Activation::Linear,
     ];
     for isa in Isa::available() {
         for activation in all {
@@ -67,7 +76,8 @@ fn derivatives_of_activations_are_those_that_differences_show() {
                 activation.differentiate(isa, &mut slope, &mut value);
                 assert!((f64::from(value[0]) - at(x)).abs() < 1e-6, "{activation:?} {x}");
                 let expected = (at(x + 1e-2) - at(x - 1e-2)) / 2e-2;
-                let near = 2e-4 * at(x).abs().max(1.0);
+                // The error of a difference is a sixth of the third derivative times 1e-4; that of Laplace reaches 17.
+                let near = if activation == Activation::Laplace { 5e-4 } else { 2e-4 * at(x).abs().max(1.0) };
                 assert!((f64::from(slope[0]) - expected).abs() < near, "{activation:?} {x}");
             }
         }

@@ -16,14 +16,15 @@ use super::{
     packer::{Packer, Read, named},
     seq2seq::PackedSeq2Seq,
     stack::{Layer, Positions, Stack},
+    state_convolution::StateConvolution,
     t5_encoder::PackedT5Encoder,
 };
 use crate::{
     architectures::{
         bart::{BartConfig, EPSILON, PositionKind},
         bert::{
-            ADAPTER_NORM, AdapterNorm, BertConfig, BertFamily, BertNames, Disentangled, GLOBAL_NAMES,
-            MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
+            ADAPTER_NORM, AdapterNorm, BertConfig, BertFamily, BertNames, ConvolutionSettings, Disentangled,
+            GLOBAL_NAMES, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE,
         },
         modernbert::ModernBertConfig,
         t5::{SUMMARY_BIASES, SUMMARY_NORM, SwitchSizes, T5Config, T5EncoderConfig},
@@ -240,6 +241,10 @@ impl PackedEncoder {
                 word_norm: None,
                 embedding_norm,
                 final_norm,
+                convolution: config
+                    .convolution()
+                    .map(|settings| state_convolution(config, settings, &at("encoder.conv"), packer))
+                    .transpose()?,
             },
             config: config.clone(),
             device: Device::Cpu,
@@ -341,6 +346,22 @@ fn inputs_by_heads(name: &str, (width, heads): (usize, usize), packer: &mut Pack
     bias.resize(2 * width, 0.0);
     bias.extend(packer.values(&format!("{name}.v_bias"))?);
     Ok(Linear { matrix, bias: Some(bias) })
+}
+
+/// The convolution over embeddings of an encoder whose tensors begin with `prefix`.
+fn state_convolution(
+    config: &BertConfig,
+    settings: &ConvolutionSettings,
+    prefix: &str,
+    packer: &mut Packer<'_>,
+) -> Result<StateConvolution> {
+    let kernel = settings.kernel;
+    Ok(StateConvolution {
+        linear: packer.linear(&named(prefix, &["conv"]), kernel * config.hidden_size, true)?,
+        kernel,
+        function: settings.function()?.into(),
+        norm: packer.norm(&format!("{prefix}.LayerNorm"), true, config.layer_norm_eps)?,
+    })
 }
 
 /// The embeddings of distances of an encoder, as the layers under `prefixes` project them, in f32.
@@ -448,6 +469,7 @@ fn t5_stack(config: &T5Config, is_decoder: bool, packer: &mut Packer<'_>) -> Res
         word_norm: None,
         embedding_norm: None,
         final_norm: Some(packer.norm(&format!("{part}.final_layer_norm"), false, eps)?),
+        convolution: None,
     })
 }
 
@@ -559,5 +581,6 @@ fn bart_stack(config: &BartConfig, is_decoder: bool, packer: &mut Packer<'_>) ->
         word_norm,
         embedding_norm,
         final_norm,
+        convolution: None,
     })
 }

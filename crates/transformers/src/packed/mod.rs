@@ -40,6 +40,7 @@ mod seq2seq;
 mod short_convolution;
 mod sinks;
 mod stack;
+mod state_convolution;
 mod state_space;
 mod steps;
 mod t5_encoder;

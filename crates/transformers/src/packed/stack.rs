@@ -10,6 +10,7 @@ use super::{
     layers::{Buffers, CrossAttention, FeedForward, Machine, SelfAttention},
     local::{Reading, Windows},
     rotary::Rotations,
+    state_convolution::StateConvolution,
 };
 use crate::architectures::alibi::Alibi;
 
@@ -62,6 +63,8 @@ pub(super) struct Stack {
     pub(super) word_norm: Option<Norm>,
     pub(super) embedding_norm: Option<Norm>,
     pub(super) final_norm: Option<Norm>,
+    /// What is added to an encoder's states after the first layer.
+    pub(super) convolution: Option<StateConvolution>,
 }
 
 /// Biases on scores by distance, for each head: of one layer that stands for all, of each layer, or of none.
@@ -131,6 +134,7 @@ impl Stack {
             norm.forward(machine.core.isa, machine.core.pool, &mut xs);
         }
         see(&xs);
+        let embeddings = self.convolution.as_ref().map(|_| xs.clone());
         let places: Vec<usize> = lengths.iter().flat_map(|length| 0..*length).collect();
         let rotations = match &self.positions {
             Positions::Rotary { steps, turns_neighbours } => {
@@ -227,6 +231,10 @@ impl Stack {
                 });
             });
             self.attended(machine, layer, (normed, inner), mixed, (&mut xs, &asking));
+            if let (0, Some(convolution), Some(embeddings)) = (at, &self.convolution, &embeddings) {
+                let wanted = wanted.filter(|_| picked.is_some());
+                convolution.forward(machine, embeddings, &blocks, wanted, &mut xs);
+            }
             see(&xs);
         }
         self.finish(machine, &mut xs);

@@ -89,7 +89,7 @@ const UNTRAINED: [&str; 64] = [
     "nystromformer-mlm",
 ];
 
-const FOLDERS: [&str; 91] = [
+const FOLDERS: [&str; 92] = [
     "bert-states",
     "bert-sequence",
     "bert-token",
@@ -121,6 +121,7 @@ const FOLDERS: [&str; 91] = [
     "deberta-sequence",
     "deberta-token",
     "deberta-span",
+    "deberta-convolution",
     "deberta-mlm",
     "ernie-states",
     "ernie-sequence",

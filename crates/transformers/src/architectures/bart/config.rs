@@ -659,7 +659,7 @@ mod tests {
     #[test]
     fn gelu_is_the_error_function() {
         assert_eq!(BartConfig::default().activation().unwrap(), Activation::Gelu);
-        let unknown = BartConfig { activation_function: "mish".into(), ..BartConfig::default() };
+        let unknown = BartConfig { activation_function: "prelu".into(), ..BartConfig::default() };
         assert!(unknown.validate().unwrap_err().to_string().contains("`activation_function`"));
     }
 

@@ -5,7 +5,7 @@ use candle_nn::{Init, VarBuilder};
 use serde::{Deserialize, Serialize};
 use sporran_checkpoint::Result;
 
-use super::{config::BertConfig, family::BertFamily};
+use super::{config::BertConfig, family::BertFamily, state_convolution::ConvolutionSettings};
 use crate::{
     architectures::wrong::wrong,
     attention::{Attention, merged},
@@ -32,6 +32,8 @@ pub struct Disentangled {
     pub max_distance: usize,
     /// Whether the embeddings of distances are normalised.
     pub is_normalised: bool,
+    /// The convolution over embeddings, which some have.
+    pub convolution: Option<ConvolutionSettings>,
     /// The activation of the head's inner layer.
     pub pooler_act: String,
     /// The dropout rate before the head's inner layer, in training.
@@ -82,6 +84,7 @@ impl Disentangled {
         if !(0.0..1.0).contains(&self.pooler_dropout) {
             return Err(wrong("pooler_dropout", "from 0 to below 1", &self.pooler_dropout.to_string()));
         }
+        self.convolution.as_ref().map_or(Ok(()), ConvolutionSettings::check)?;
         self.pooler_activation().map(|_| ())
     }
 }
@@ -112,6 +115,8 @@ pub(super) struct DebertaFields {
     share_att_key: bool,
     norm_rel_ebd: String,
     conv_kernel_size: i64,
+    conv_act: String,
+    conv_groups: usize,
     pooler_dropout: f64,
     pooler_hidden_act: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,6 +151,8 @@ impl Default for DebertaFields {
             share_att_key: false,
             norm_rel_ebd: "none".into(),
             conv_kernel_size: 0,
+            conv_act: "tanh".into(),
+            conv_groups: 1,
             pooler_dropout: 0.0,
             pooler_hidden_act: "gelu".into(),
             pooler_hidden_size: None,
@@ -169,12 +176,10 @@ impl DebertaFields {
         if is_first && self.talking_head == Some(true) {
             return Err(wrong("talking_head", "false", "true"));
         }
-        if self.conv_kernel_size > 0 {
-            return Err(wrong(
-                "conv_kernel_size",
-                "0: the convolution of DeBERTa-v2-xlarge is not supported",
-                &self.conv_kernel_size.to_string(),
-            ));
+        // Version 1 has no convolution.
+        let kernel = usize::try_from(self.conv_kernel_size).ok().filter(|kernel| *kernel > 0 && !is_first);
+        if kernel.is_some() && self.conv_groups != 1 {
+            return Err(wrong("conv_groups", "1", &self.conv_groups.to_string()));
         }
         let of_head = width.checked_div(heads).unwrap_or(0);
         for (field, size, expected) in [
@@ -214,6 +219,8 @@ impl DebertaFields {
                 .filter(|distance| *distance > 0)
                 .unwrap_or(positions),
             is_normalised: norms.contains(&"layer_norm") && !is_first,
+            convolution: kernel
+                .map(|kernel| ConvolutionSettings { kernel, activation: self.conv_act.clone() }),
             pooler_act: self.pooler_hidden_act.clone(),
             pooler_dropout: self.pooler_dropout,
         })
@@ -232,6 +239,8 @@ impl DebertaFields {
             pos_att_type: Some(Parts::List(parts)),
             share_att_key: settings.shares_projections,
             norm_rel_ebd: if settings.is_normalised { "layer_norm" } else { "none" }.into(),
+            conv_kernel_size: settings.convolution.as_ref().map_or(0, |settings| settings.kernel as i64),
+            conv_act: settings.convolution.as_ref().map_or("tanh", |settings| &settings.activation).into(),
             pooler_dropout: settings.pooler_dropout,
             pooler_hidden_act: settings.pooler_act.clone(),
             cls_dropout: Some(head_dropout),
@@ -446,7 +455,7 @@ mod tests {
         let rows: Vec<usize> = [-40, -15, -3, -2, -1, 0, 1, 2, 3, 15, 40].map(|at| settings.row(at)).into();
         assert_eq!(rows, [0, 1, 1, 2, 3, 4, 5, 6, 7, 7, 7]);
         for (text, field) in [
-            (r#"{"conv_kernel_size": 3}"#, "conv_kernel_size"),
+            (r#"{"conv_kernel_size": 3, "conv_groups": 2}"#, "conv_groups"),
             (r#"{"pos_att_type": ["p2p"]}"#, "pos_att_type"),
             (r#"{"norm_rel_ebd": "batch_norm"}"#, "norm_rel_ebd"),
             (r#"{"embedding_size": 4}"#, "embedding_size"),

@@ -16,6 +16,7 @@ mod model;
 mod nystromformer;
 mod own_code;
 mod rotary;
+mod state_convolution;
 #[cfg(test)]
 mod tests;
 mod with_head;
@@ -36,4 +37,5 @@ pub use mobile::MobileSizes;
 pub use model::{BERT_NAMES, Bert, BertNames, DISTIL_NAMES};
 pub(crate) use model::{GLOBAL_NAMES, MPNET_BIASES, MPNET_BUCKETS, MPNET_DISTANCE};
 pub use rotary::RotaryPositions;
+pub use state_convolution::ConvolutionSettings;
 pub use with_head::{BertModel, EncoderModel};

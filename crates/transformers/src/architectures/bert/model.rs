@@ -10,6 +10,7 @@ use super::{
     disentangled::{ByHeads, DistanceAttention, DistanceTable, Distances},
     family::BertFamily,
     rotary::{self, GTE_NAMES, JINA_NAMES, NOMIC_NAMES, Rotation},
+    state_convolution::{ConvolutionSettings, StateConvolution},
 };
 use crate::{
     architectures::{alibi::Alibi, t5},
@@ -41,6 +42,8 @@ pub struct Bert {
     distance_biases: Option<Tensor>,
     /// DeBERTa's embeddings of distances.
     distances: Option<DistanceTable>,
+    /// The convolution over embeddings of some DeBERTas.
+    convolution: Option<StateConvolution>,
     config: BertConfig,
     device: Device,
 }
@@ -92,6 +95,10 @@ impl Bert {
             distances: distances
                 .map(|settings| DistanceTable::new(config, settings, &vb.pp("encoder")))
                 .transpose()?,
+            convolution: config
+                .convolution()
+                .map(|settings| StateConvolution::new(config, settings, &vb.pp("encoder.conv")))
+                .transpose()?,
             config: config.clone(),
             device: vb.device().clone(),
         })
@@ -131,6 +138,7 @@ impl Bert {
         };
         let rotation = self.config.rotation(input.length(), xs.dtype(), &self.device)?;
         let near = self.near_biases(input.length(), &bias)?;
+        let embeddings = self.convolution.as_ref().map(|_| xs.clone());
         for (at, layer) in self.order.iter().enumerate() {
             let places = Places {
                 bias: near.get(at).unwrap_or(&bias),
@@ -139,6 +147,9 @@ impl Bert {
                 rotation: rotation.as_ref(),
             };
             xs = self.layers[*layer].forward(&xs, places, mode)?;
+            if let (0, Some(convolution), Some(embeddings)) = (at, &self.convolution, &embeddings) {
+                xs = convolution.forward(embeddings, &xs, &input.mask, mode)?;
+            }
             if let Some(norm) = self.final_norm.as_ref().filter(|_| at + 1 == self.order.len()) {
                 xs = norm.forward(&xs, mode)?;
             }
@@ -568,6 +579,11 @@ impl BertConfig {
             BertFamily::Xmod if self.norms_first() => Some("encoder.LayerNorm"),
             _ => None,
         }
+    }
+
+    /// The convolution over embeddings of some DeBERTas.
+    pub(crate) fn convolution(&self) -> Option<&ConvolutionSettings> {
+        self.disentangled()?.convolution.as_ref()
     }
 
     /// The factor of the products of queries and keys.

@@ -64,7 +64,7 @@ fn what_is_not_supported_is_refused() {
     for text in [
         r#"{"position_embedding_type": "relative_key"}"#,
         r#"{"is_decoder": true}"#,
-        r#"{"hidden_act": "mish"}"#,
+        r#"{"hidden_act": "prelu"}"#,
         r#"{"num_attention_heads": 5}"#,
         r#"{"id2label": {}}"#,
     ] {
@@ -145,11 +145,11 @@ fn settings_of_one_family_are_checked() {
         (BertFamily::Mpnet, r#"{"pad_token_id": 0}"#, "pad_token_id"),
         (BertFamily::Mpnet, r#"{"relative_attention_num_buckets": 16}"#, "relative_attention_num_buckets"),
         (BertFamily::Electra, r#"{"embedding_size": 0}"#, "embedding_size"),
-        (BertFamily::Deberta, r#"{"conv_kernel_size": 3}"#, "conv_kernel_size"),
-        (BertFamily::Deberta, r#"{"pooler_hidden_act": "mish"}"#, "pooler_hidden_act"),
+        (BertFamily::Deberta, r#"{"conv_kernel_size": 4}"#, "conv_kernel_size"),
+        (BertFamily::Deberta, r#"{"pooler_hidden_act": "prelu"}"#, "pooler_hidden_act"),
         (BertFamily::Deberta, r#"{"legacy": false, "architectures": ["DebertaV2ForMaskedLM"]}"#, "legacy"),
         (BertFamily::Deberta, r#"{"position_buckets": 1}"#, "position_buckets"),
-        (BertFamily::Camembert, r#"{"hidden_act": "mish"}"#, "hidden_act"),
+        (BertFamily::Camembert, r#"{"hidden_act": "prelu"}"#, "hidden_act"),
         (BertFamily::FirstDeberta, r#"{"talking_head": true}"#, "talking_head"),
         (BertFamily::BigBird, r#"{"rescale_embeddings": true}"#, "rescale_embeddings"),
         (BertFamily::BigBird, r#"{"use_bias": false}"#, "use_bias"),

@@ -308,7 +308,7 @@ mod tests {
         for config in [first, read(r#"{"afn": "relu"}"#)] {
             assert_eq!(read(&config.to_json().to_string()), config);
         }
-        let error = read(r#"{"afn": "mish"}"#).validate().unwrap_err().to_string();
+        let error = read(r#"{"afn": "prelu"}"#).validate().unwrap_err().to_string();
         assert!(error.contains("field `afn`"), "{error}");
     }
 

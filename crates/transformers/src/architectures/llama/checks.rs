@@ -444,7 +444,7 @@ mod tests {
             LlamaConfig { attn_logit_softcapping: cap, ..LlamaKind::Gemma3.defaults() },
             "attn_logit_softcapping",
         );
-        let other = Some("mish".into());
+        let other = Some("prelu".into());
         refused(
             LlamaConfig { hidden_activation: other, ..LlamaKind::Gemma2.defaults() },
             "hidden_activation",

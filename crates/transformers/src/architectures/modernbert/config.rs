@@ -499,8 +499,8 @@ mod tests {
     #[test]
     fn what_is_not_supported_is_refused() {
         for (text, field) in [
-            (r#"{"hidden_activation": "mish"}"#, "hidden_activation"),
-            (r#"{"classifier_activation": "mish"}"#, "classifier_activation"),
+            (r#"{"hidden_activation": "prelu"}"#, "hidden_activation"),
+            (r#"{"classifier_activation": "prelu"}"#, "classifier_activation"),
             (r#"{"classifier_pooling": "max"}"#, "classifier_pooling"),
             (r#"{"rope_scaling": {"rope_type": "yarn"}}"#, "rope_scaling"),
             (r#"{"num_hidden_layers": 1, "layer_types": ["linear_attention"]}"#, "layer_types"),

@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(with("gated-gelu").unwrap(), (Activation::GeluTanh, true));
         assert_eq!(with("gelu").unwrap(), (Activation::Gelu, false));
         assert_eq!(with("relu").unwrap(), (Activation::Relu, false));
-        assert!(with("gated-mish").unwrap_err().to_string().contains("`feed_forward_proj`"));
+        assert!(with("gated-prelu").unwrap_err().to_string().contains("`feed_forward_proj`"));
     }
 
     #[test]
