@@ -27,8 +27,8 @@ class TripleScorer(_sporran.TripleScorer):
     ) -> list[dict[str, Any]]:
         """The k best objects of a subject and a relation, or the subjects of a relation and an object, best first.
 
-        An answer has ``id``, ``name``, ``score`` and ``chains``: the rules or paths that support it. ``known=True`` also gives
-        answers that are training triples.
+        An answer has ``entity``, the name of the entity in the triples, ``label``, ``score`` and ``chains``: the rules or paths that
+        support it. ``known=True`` also gives answers that are training triples.
         """
         text = self.complete_json(subject, relation, object, k, chains, known)
         answers: list[dict[str, Any]] = json.loads(text)
