@@ -173,7 +173,9 @@ pub fn manual() -> Vec<(String, String)> {
         pages.push((format!("{name}.md"), explain::as_markdown(name, about, &workflow.schema())));
     }
     index.push_str(
-        "\n`sporran config check CONFIG` finds every mistake in a config. `sporran config show --explain CONFIG` shows all its keys.\n\n\
+        "\n`sporran config check CONFIG` finds misspelt keys, wrong values and missing files. The contents of files are checked \
+         when they are read.\n\n\
+         `sporran config show --explain CONFIG` shows all keys of a config.\n\n\
          `KEY=VALUE` after a config replaces a value, such as `retriever.k1=1.2`. Paths are relative to the working \
          directory.\n",
     );
