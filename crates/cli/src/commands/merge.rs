@@ -15,7 +15,7 @@ use crate::{
 /// `sporran merge`
 #[derive(Args)]
 #[command(after_help = "Example: sporran merge runs/quickstart.shard-*\n\n\
-                  The shards are those of one verb and one config. All of their files are compared with their checksums first. \
+                  The shards are those of one command and one config. All of their files are compared with their checksums first. \
                   A merge that was killed can be repeated.")]
 pub(crate) struct Merge {
     /// The shards' folders, or folders with shards in them, such as the `output` of their config
