@@ -1,6 +1,6 @@
 //! The manual of a config: every key with its meaning, unit, range and default, from the schema of its options.
 
-use std::fmt::Write;
+use std::{collections::HashMap, fmt::Write};
 
 use schemars::Schema;
 use serde_json::Value;
@@ -374,6 +374,9 @@ fn comment(text: &mut String, words: &str) {
     }
 }
 
+/// A page of the manual with more lines begins with links to its tables.
+const LONG_PAGE: usize = 100;
+
 /// The manual page of a workflow.
 pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
     let mut text = format!(
@@ -382,13 +385,16 @@ pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
          {about}\n\n\
          `sporran init {workflow}` writes a config to start from. `sporran config show --explain` shows all keys of a config.\n"
     );
+    let mut titles = Vec::new();
+    let mut tables = String::new();
     for block in Walk::blocks(schema, None) {
         let title = match (&block.kind, block.path.is_empty()) {
             (_, true) => "Top-level keys".to_owned(),
             (Some((kind, _)), _) => format!("`{}`, `kind = \"{kind}\"`", header(&block)),
             (None, _) => format!("`{}`", header(&block)),
         };
-        let _ = write!(text, "\n## {title}\n");
+        let _ = write!(tables, "\n## {title}\n");
+        titles.push(title);
         let about = if block.path.is_empty() { "" } else { block.meaning.as_str() };
         let kind = block.kind.as_ref().map(|(_, meaning)| meaning.as_str()).unwrap_or_default();
         let like = block.like.as_ref().map(|path| format!("Its keys are those of `[{path}]`."));
@@ -397,10 +403,10 @@ pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
         let sentences: Vec<String> =
             sentences.into_iter().filter(|text| !text.is_empty()).map(ended).collect();
         if !sentences.is_empty() {
-            let _ = write!(text, "\n{}\n", sentences.join(" "));
+            let _ = write!(tables, "\n{}\n", sentences.join(" "));
         }
         if !block.keys.is_empty() {
-            text.push_str("\n| key | meaning | value | default |\n|---|---|---|---|\n");
+            tables.push_str("\n| key | meaning | value | default |\n|---|---|---|---|\n");
         }
         for key in &block.keys {
             let mut meaning = ended(&key.meaning);
@@ -415,13 +421,61 @@ pub fn as_markdown(workflow: &str, about: &str, schema: &Schema) -> String {
                 None => String::new(),
             };
             let cells = [format!("`{}`", key.name), meaning, format!("{}{unit}", key.form), default];
-            let _ = writeln!(text, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+            let _ = writeln!(tables, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
     }
-    text
+    if text.lines().count() + tables.lines().count() > LONG_PAGE {
+        text.push('\n');
+        let mut links = HashMap::new();
+        for title in &titles {
+            let target = anchor(title);
+            let before = links.entry(target.clone()).or_insert(0_usize);
+            let number = if *before == 0 { String::new() } else { format!("-{before}") };
+            let _ = writeln!(text, "- [{title}](#{target}{number})");
+            *before += 1;
+        }
+    }
+    text + &tables
+}
+
+/// The anchor that GitHub gives to a heading: small letters, hyphens for spaces, no punctuation but `-` and `_`.
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|&c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
 /// The text, with a full stop if it has no punctuation at its end.
 fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with(['.', '!', '?', ':']) { text.to_owned() } else { format!("{text}.") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_anchor_is_that_of_github() {
+        assert_eq!(anchor("Top-level keys"), "top-level-keys");
+        assert_eq!(anchor("`[retriever.names]`"), "retrievernames");
+        assert_eq!(
+            anchor("`[[retriever.parts]]`, `kind = \"entity-title\"`"),
+            "retrieverparts-kind--entity-title"
+        );
+    }
+
+    #[test]
+    fn only_a_long_page_begins_with_links_to_its_tables() {
+        let page = |keys: usize| {
+            let keys: serde_json::Map<String, Value> =
+                (0..keys).map(|key| (format!("key-{key:03}"), json!({ "type": "string" }))).collect();
+            let schema = json!({ "type": "object", "properties": keys });
+            as_markdown("answer", "Answers.", &Schema::try_from(schema).unwrap())
+        };
+        let links = "of a config.\n\n- [Top-level keys](#top-level-keys)\n\n## Top-level keys\n";
+        assert!(!page(3).contains(links));
+        let long = page(100);
+        assert!(long.contains(links), "{long}");
+    }
 }
