@@ -23,8 +23,10 @@ use crate::{
 
 /// `sporran embed`
 #[derive(Args)]
-#[command(after_help = "Example: sporran embed --model models/minilm --json < texts.txt > vectors.jsonl\n\n\
-                  With --json, an output line is {\"vector\": [..]}. Output lines have the order of the input lines.")]
+#[command(
+    after_help = "Example: sporran embed --model models/all-MiniLM-L6-v2 --json < texts.txt > vectors.jsonl\n\n\
+                  With --json, an output line is {\"vector\": [..]}. Output lines have the order of the input lines."
+)]
 pub(crate) struct Embed {
     /// A config whose passages are embedded: builds the passage store and the indexes of vectors
     #[arg(value_name = "CONFIG", value_hint = ValueHint::FilePath, conflicts_with = "model", required_unless_present = "model")]

@@ -34,7 +34,7 @@ use crate::{
 /// `sporran rerank`
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
-        sporran rerank --model models/reranker --json < queries.jsonl\n  \
+        sporran rerank --model models/ms-marco-MiniLM-L-6-v2 --json < queries.jsonl\n  \
         sporran rerank --model runs/wowpp-tfidf/model --wowpp test.json --output ranking.jsonl\n\
         \n\
         An input line is {\"query\": \"..\", \"passages\": [\"..\"]}. With --json, an output line is {\"scores\": [..]}.\n\

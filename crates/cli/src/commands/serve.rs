@@ -28,10 +28,10 @@ const LIMITS: &str = "Limits";
 #[command(
     override_usage = "sporran serve [OPTIONS] [CONFIG|SOURCE]...",
     after_help = "Examples:\n  \
-        sporran serve notes --model smollm2\n  \
-        sporran serve --model smollm2\n  \
+        sporran serve notes --model SmolLM2-360M-Instruct\n  \
+        sporran serve --model SmolLM2-360M-Instruct\n  \
         sporran serve configs/quickstart.toml --port 0\n  \
-        sporran serve --embed minilm --rerank reranker --port 3000\n  \
+        sporran serve --embed all-MiniLM-L6-v2 --rerank ms-marco-MiniLM-L-6-v2 --port 3000\n  \
         sporran serve configs/quickstart.toml --run quickstart=runs/quickstart --kb facts=examples/minikilt/kb\n\
         \n\
         It listens on 127.0.0.1 and prints the address to standard error. `GET /` is a page to ask, compare and browse; \

@@ -29,7 +29,7 @@ use crate::{
     override_usage = "sporran ask [OPTIONS] <SOURCE>... [QUESTION]",
     after_help = "Examples:\n  \
         sporran ask notes \"where was Mira Oberlin born\"\n  \
-        sporran ask notes report.pdf \"what does it cost\" --model models/smollm2 --json\n  \
+        sporran ask notes report.pdf \"what does it cost\" --model models/SmolLM2-360M-Instruct --json\n  \
         sporran ask notes\n\
         \n\
         Without a generator the best passages are the answer. The last of several arguments is the question, unless it is a \

@@ -51,7 +51,7 @@ impl Models {
 
 /// `sporran models pull`
 #[derive(Args)]
-#[command(after_help = "Example: sporran models pull sentence-transformers/all-MiniLM-L6-v2 --name minilm")]
+#[command(after_help = "Example: sporran models pull sentence-transformers/all-MiniLM-L6-v2")]
 pub(crate) struct Pull {
     /// The model: `name` or `org/name`, with `@` and a branch, a tag or a commit if needed
     #[arg(value_name = "ID[@REV]")]

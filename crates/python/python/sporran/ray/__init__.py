@@ -4,7 +4,7 @@ Stages for Ray Data:
 
     import ray, sporran.ray
     rows = ray.data.read_json("texts.jsonl")
-    rows = sporran.ray.map(rows, sporran.ray.Encode, model="models/minilm", column="text", actors=2, num_cpus=2)
+    rows = sporran.ray.map(rows, sporran.ray.Encode, model="models/all-MiniLM-L6-v2", column="text", actors=2, num_cpus=2)
     rows.write_parquet("vectors")
 
 Verbs in shards, and the server:

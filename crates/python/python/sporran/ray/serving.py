@@ -160,7 +160,8 @@ def serve(
 ) -> Any:
     """Serves documents, configs and models, as ``sporran serve``, by ``replicas`` on the nodes of a Ray cluster.
 
-    ``served`` are the arguments of the command, and ``options`` its options: ``embed="models/minilm"`` is ``--embed models/minilm``.
+    ``served`` are the arguments of the command, and ``options`` its options: ``embed="models/all-MiniLM-L6-v2"`` is
+    ``--embed models/all-MiniLM-L6-v2``.
     Each replica is a separate server process with ``num_cpus`` threads, to which requests and streams are forwarded. Gives
     the handle of the deployment; ``ray.serve.delete(name)`` ends it. All nodes need the working folder of the caller, at the same
     path.
