@@ -350,6 +350,6 @@ fn a_verb_that_does_not_apply_is_refused_before_the_configs_mistakes() {
     let output = sporran(folder.path(), &["index", &config, "data.train=none.json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     let message = errors(&output);
-    assert!(message.contains("this verb does not apply to `knowledge-selection`"), "{message}");
+    assert!(message.contains("this command does not apply to `knowledge-selection`"), "{message}");
     assert!(!message.contains("none.json"), "{message}");
 }

@@ -200,7 +200,7 @@ impl Workflow {
     /// The error for a verb that does not apply to the workflow of the config at `path`.
     #[must_use]
     pub fn refusal(&self, path: &Path) -> Error {
-        let message = format!("this verb does not apply to `{}`: {}", self.name, self.hint);
+        let message = format!("this command does not apply to `{}`: {}", self.name, self.hint);
         let origin = path.display().to_string();
         Error::Config(vec![Diagnostic { origin, line: 0, key: "workflow".to_owned(), message }])
     }
