@@ -71,9 +71,9 @@ pub(crate) fn tanh<S: Simd>(x: f32) -> f32 {
     if x.abs() < 0.1 { near } else { (e - 1.0) / (e + 1.0) }
 }
 
-/// The mean of `Laplace`, and the inverse of sqrt(2) times its standard deviation, with the digits of `transformers`.
-pub(crate) const LAPLACE_MEAN: f32 = 0.707_107;
-pub(crate) const LAPLACE_SCALE: f32 = 1.0 / (0.282_095 * std::f32::consts::SQRT_2);
+/// The mean of `Laplace`, and the inverse of sqrt(2) times its standard deviation: sqrt(2 pi).
+pub(crate) const LAPLACE_MEAN: f32 = std::f32::consts::FRAC_1_SQRT_2;
+pub(crate) const LAPLACE_SCALE: f32 = 2.506_628_3;
 
 /// `tanh(ln(1 + e^x))`, which is `(e^2x + 2 e^x) / (e^2x + 2 e^x + 2)`, and its derivative.
 #[inline(always)]
@@ -416,7 +416,7 @@ mod tests {
                 let hard = x * (x + 3.0).clamp(0.0, 6.0) / 6.0;
                 assert!(close(of(Activation::HardSwish), hard, 1e-5), "hard swish {x}");
                 // The series of erf loses its digits far from 0.
-                let distance = ((x - 0.707107) / (0.282095 * 2f64.sqrt())).clamp(-4.5, 4.5);
+                let distance = ((x - 0.5f64.sqrt()) * (2.0 * std::f64::consts::PI).sqrt()).clamp(-4.5, 4.5);
                 let share = 0.5 * (1.0 + erf(distance));
                 assert!((f64::from(of(Activation::Laplace)) - share).abs() < 1e-6, "laplace {x}");
                 let leaky = if x > 0.0 { x as f32 } else { 0.01 * x as f32 };

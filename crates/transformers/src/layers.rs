@@ -440,7 +440,8 @@ impl Activation {
             Self::Relu6 => xs.clamp(0.0, 6.0)?,
             Self::HardSwish => (xs * ((xs + 3.0)?.clamp(0.0, 6.0)? / 6.0)?)?,
             Self::Laplace => {
-                let distance = ((xs - 0.707_107)? / (0.282_095 * std::f64::consts::SQRT_2))?;
+                let distance =
+                    ((xs - std::f64::consts::FRAC_1_SQRT_2)? * (2.0 * std::f64::consts::PI).sqrt())?;
                 ((distance.erf()? + 1.0)? * 0.5)?
             }
             Self::Linear => xs.clone(),

@@ -40,9 +40,9 @@ pub use architectures::{
     bart::{Bart, BartClassifierConfig, BartConfig, BartFamily},
     bert::{
         AdapterNorm, AttentionBlocks, BERT_NAMES, Bert, BertConfig, BertFamily, BertModel, BertNames,
-        BertTask, ConvSizes, DISTIL_NAMES, Disentangled, EncoderModel, FamilySettings, Head,
-        LanguageAdapters, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes, ReaderHead, ReaderLogits,
-        RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
+        BertTask, ConvSizes, ConvolutionSettings, DISTIL_NAMES, Disentangled, EncoderModel, FamilySettings,
+        Head, LanguageAdapters, LayerGroups, LayerSharing, MaskedLmHead, MobileSizes, ReaderHead,
+        ReaderLogits, RotaryPositions, SequenceHead, SpanHead, SpanLogits, TokenHead, VectorHead,
     },
     decoder::{DecoderHead, LabelPooling},
     gpt2::{Gpt2, Gpt2Config},
