@@ -183,6 +183,10 @@ impl Adapter {
             merged.modules.insert(module.rsplit('.').next().unwrap_or(module).to_owned());
         }
         for (name, tensor) in wholes {
+            // Beside the matrices of a head, PEFT writes the base model's own layer.
+            if name.strip_suffix(".weight").is_some_and(|module| pairs.contains_key(module)) {
+                continue;
+            }
             match merge.replace(&name, tensor)? {
                 Some(replaced) => merged.replaced.push(replaced),
                 None => merged.added.push(name),

@@ -54,6 +54,25 @@ fn gpt2s_matrices_are_transposed_and_ranks_stabilised() {
 }
 
 #[test]
+fn a_layer_of_the_base_model_beside_its_matrices_keeps_them() {
+    let folder = edited("gpt2", "\"r\": 2", "\"r\": 2");
+    let file = folder.path().join("adapter_model.safetensors");
+    let mut stored = candle_core::safetensors::load(&file, &Device::Cpu).unwrap();
+    let matrices: Vec<String> = stored.keys().filter(|name| name.contains(".lora_A.")).cloned().collect();
+    for name in matrices {
+        // PEFT writes the base model's values; others show that they are not read.
+        let own = name.replace(".lora_A.", ".base_layer.");
+        stored.insert(own, Tensor::zeros((2, 2), DType::F32, &Device::Cpu).unwrap());
+    }
+    candle_core::safetensors::save(&stored, &file).unwrap();
+    let to = TempDir::new().unwrap();
+    let model = to.path().join("model");
+    let merged = Adapter::open(folder.path()).unwrap().merge(&data("gpt2").join("base"), &model).unwrap();
+    compare("gpt2", &model, 1e-5);
+    assert_eq!((merged.layers, merged.replaced.len()), (2, 0));
+}
+
+#[test]
 fn half_precision_stays_as_the_base_model_has_it() {
     let (to, merged) = merge("llama");
     let folder = to.path().join("model");

@@ -95,6 +95,7 @@ impl LlamaConfig {
             | LlamaKind::Mixtral
             | LlamaKind::Mpt
             | LlamaKind::Phi3
+            | LlamaKind::Qwen2
             | LlamaKind::Qwen2Moe
             | LlamaKind::SolarOpen
             | LlamaKind::StableLm => false,
@@ -362,5 +363,7 @@ mod tests {
     fn qwen_has_biases_that_llama_has_not() {
         let qwen = LlamaConfig { kind: LlamaKind::Qwen2, ..LlamaConfig::default() };
         assert!(qwen.projections_have_bias() && !LlamaConfig::default().projections_have_bias());
+        let named = LlamaConfig { attention_bias: true, ..qwen };
+        assert!(named.projections_have_bias() && !named.output_has_bias());
     }
 }
