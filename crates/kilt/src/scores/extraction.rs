@@ -199,6 +199,7 @@ pub fn evaluate(
     let (gold_path, guess_path) = (gold.as_ref(), guess.as_ref());
     let mut names = FxHashMap::default();
     let gold = read(gold_path, fold, &mut names, method)?;
+    check_properties(gold_path, &gold, &names)?;
     if names.is_empty() {
         let expected = "expected gold documents whose passages are annotated for properties \
                         (`exhaustivelyAnnotatedProperties`), found none";
@@ -206,6 +207,9 @@ pub fn evaluate(
     }
     let mut known = names.clone();
     let mut guess = read(guess_path, fold, &mut known, method)?;
+    if !guess.iter().flat_map(facts).any(|fact| known.contains_key(&fact.property)) {
+        check_properties(guess_path, &guess, &known)?;
+    }
     if method == Method::Uri {
         // The evaluator then uses only properties with linked gold facts.
         let linked: FxHashSet<&Id> = gold.iter().flat_map(facts).map(|fact| &fact.property).collect();
@@ -347,8 +351,17 @@ fn read(
     if documents.is_empty() {
         return Err(Error::Empty { path: path.to_owned(), what: "document of the fold" });
     }
-    for document in &mut documents {
-        for (at, passage) in document.passages.iter_mut().enumerate() {
+    if method == Method::Uri {
+        let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
+        passages.for_each(|passage| keep_linked(&mut passage.facts));
+    }
+    Ok(documents)
+}
+
+/// Checks that some passage is annotated for the property of each fact; `names` has those properties.
+fn check_properties(path: &Path, documents: &[Read], names: &FxHashMap<Id, String>) -> Result<()> {
+    for document in documents {
+        for (at, passage) in document.passages.iter().enumerate() {
             if let Some(fact) = passage.facts.iter().position(|fact| !names.contains_key(&fact.property)) {
                 let message = format!(
                     "expected a property that a passage is annotated for, found `{}`",
@@ -357,12 +370,9 @@ fn read(
                 let field = format!("passages[{at}].facts[{fact}].propertyId");
                 return Err(Error::record(path, document.line, field, message));
             }
-            if method == Method::Uri {
-                keep_linked(&mut passage.facts);
-            }
         }
     }
-    Ok(documents)
+    Ok(())
 }
 
 /// Keeps the distinct facts of a passage that the comparison of links uses.
@@ -429,6 +439,9 @@ mod tests {
         let json = serde_json::to_string(&nothing).unwrap();
         assert_eq!(json, r#"{"precision":null,"recall":null,"f1":null}"#);
         let gold = [fact("1", [0, 5, 10, 15], ["", ""])];
+        // Nor does a property that no passage of the gold file has.
+        let other = [gold[0].clone(), fact("9", [0, 5, 10, 15], ["", ""])];
+        assert_eq!(counts(&gold, &other, Method::SpanExact), Counts { found: 1, wrong: 0, missed: 0 });
         let silent = counts(&gold, &[], Method::SpanExact);
         assert_eq!((silent.precision(), silent.recall(), silent.f1()), (0.0.into(), 0.0.into(), 0.0.into()));
     }

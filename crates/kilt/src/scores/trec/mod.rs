@@ -136,11 +136,12 @@ impl JudgedQueries {
         let is_kept = |query: &str, document: &&str| !options.exclude_self || *document != query;
         for JudgedQuery { id, .. } in self.0.queries.iter().filter(|query| options.counts(&query.id)) {
             let ids = rankings.get(id).map(Vec::as_slice).unwrap_or_default().iter().map(String::as_str);
+            let is_missing = ids.len() == 0;
             let ids: Vec<&str> = ids.filter(|document| is_kept(id, document)).collect();
-            if ids.is_empty() {
+            if is_missing {
                 missing.push(id.clone());
             }
-            if !ids.is_empty() || options.complete {
+            if !is_missing || options.complete {
                 let value = |measure| self.value(measure, id, ids.iter().copied()).unwrap_or_default();
                 queries.push(QueryValues {
                     query: id.clone(),
@@ -352,6 +353,10 @@ mod tests {
             mean(&evaluate(path("q.txt"), path("r.trec"), &options).unwrap(), 0)
         };
         assert_eq!((value(false), value(true)), (Some(0.0), Some(1.0)));
+        // A query that finds itself alone has found nothing, but it is not missing.
+        std::fs::write(path("q.txt"), "a 0 b 1\nc 0 d 1\n").unwrap();
+        std::fs::write(path("r.trec"), "a Q0 a 1 3 t\nc Q0 d 1 1 t\n").unwrap();
+        assert_eq!(value(true), Some(0.5));
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) struct Run {
     ids: Vec<u8>,
     /// The documents of each judged query, in the file's order.
     queries: Vec<Vec<Row>>,
+    /// Whether the run names each of them.
+    named: Vec<bool>,
     /// The queries without judgements.
     pub(super) unjudged: usize,
 }
@@ -59,7 +61,8 @@ impl Run {
     /// Those of reading; [`Error::Record`] where a line has not six columns or the score is no number.
     pub(super) fn read(path: &Path, judgements: &Judgements, exclude_self: bool) -> Result<Self> {
         let queries = judgements.queries.iter().map(|_| Vec::new()).collect();
-        let mut run = Self { ids: Vec::new(), queries, unjudged: 0 };
+        let named = vec![false; judgements.queries.len()];
+        let mut run = Self { ids: Vec::new(), queries, named, unjudged: 0 };
         let mut unjudged: FxHashSet<Box<[u8]>> = FxHashSet::default();
         jsonl::open(path)?.chunks(|path, chunk| {
             let blocks = chunk.par_lines().fold_chunks(LINES, Block::default, |mut block, (line, bytes)| {
@@ -90,6 +93,7 @@ impl Run {
         let mut start = 0;
         for (query, place, end) in block.queries {
             if place != UNJUDGED {
+                self.named[place] = true;
                 let rows = &block.rows[start..end];
                 self.queries[place].extend(rows.iter().map(|row| Row { id: base + row.id, ..*row }));
             } else if !unjudged.contains(query) {
@@ -153,9 +157,9 @@ impl Run {
         Ok(Error::record(path, 0, "document", expected))
     }
 
-    /// Whether the run has a document for a query.
+    /// Whether the run names a query, be it for a document that is left out.
     pub(super) fn has(&self, query: usize) -> bool {
-        !self.queries[query].is_empty()
+        self.named[query]
     }
 
     fn id(&self, row: &Row) -> &[u8] {
