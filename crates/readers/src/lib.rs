@@ -3,6 +3,7 @@
 //! The targets of `cargo fuzz` and the test `replay` call the same functions. A reader may return an error for any bytes. It must
 //! not panic, not allocate far more than its input, and end. Seeds are in `fuzz/corpus`; [`Reader::seeds`] has those that are made.
 
+mod documents;
 mod files;
 mod folders;
 mod indexes;
@@ -33,7 +34,7 @@ const fn files(name: &'static str, read: fn(&[u8])) -> Reader {
 }
 
 /// All readers.
-pub const READERS: [Reader; 43] = [
+pub const READERS: [Reader; 49] = [
     files("records", files::records),
     files("lines", files::lines),
     files("pages", files::pages),
@@ -77,6 +78,12 @@ pub const READERS: [Reader; 43] = [
     Reader { name: "dense", read: indexes::dense, made: indexes::dense_seeds },
     Reader { name: "trie", read: indexes::trie, made: indexes::trie_seeds },
     Reader { name: "embedding", read: models::embedding, made: models::embedding_seeds },
+    Reader { name: "docx", read: documents::docx, made: documents::docx_seeds },
+    Reader { name: "odt", read: documents::odt, made: documents::odt_seeds },
+    Reader { name: "epub", read: documents::epub, made: documents::epub_seeds },
+    files("html", documents::html),
+    files("markdown", documents::markdown),
+    Reader { name: "parquet", read: documents::parquet, made: documents::parquet_seeds },
 ];
 
 impl Reader {
