@@ -20,7 +20,7 @@ use crate::{Error, Options, Problem, Result, Severity, written::is_written};
 
 /// The version of what readers make of a file, a part of the keys of collections. A change of the pages of a format needs a
 /// new version.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
 /// A file of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]

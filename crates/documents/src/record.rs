@@ -65,6 +65,15 @@ pub(crate) fn metadata_of(text: &str) -> Value {
     number.map_or_else(|| value_of(text), |number: f64| number.into())
 }
 
+/// Makes numbers of the cells of a table that are metadata, as [`metadata_of`] does.
+fn type_cells(metadata: &mut Map<String, Value>) {
+    for value in metadata.values_mut() {
+        if let Value::String(text) = value {
+            *value = metadata_of(text);
+        }
+    }
+}
+
 /// A value as text.
 fn text_of(value: &Value) -> String {
     match value {
@@ -161,10 +170,8 @@ impl Row {
         if texts.is_empty() {
             return None;
         }
-        for value in metadata.values_mut().filter(|_| !self.has_types) {
-            if let Value::String(text) = value {
-                *value = metadata_of(text);
-            }
+        if !self.has_types {
+            type_cells(&mut metadata);
         }
         let (id_of, place) = (if id.is_some() { IdOf::Source } else { IdOf::Place }, self.place());
         let id = id.map_or_else(|| format!("{}#{}", file.id, self.number), |id| id.trim().to_owned());
@@ -179,13 +186,13 @@ impl Row {
         Some(RecordPage { page: placed(found, place, file), id: id_of })
     }
 
-    /// The page of a row in one of the layouts that `convert files` reads, or else of all columns.
+    /// The page of a row in one of the layouts that `convert files` reads, whose other columns are metadata, or else of all columns.
     fn known(self, file: &SourceFile) -> Result<Option<RecordPage>, String> {
         let is = |key: &str, kind: fn(&Value) -> bool| self.fields.get(key).is_some_and(kind);
         let is_id = |value: &Value| value.is_string() || value.is_number();
         let (place, wrong) = (self.place(), |error: serde_json::Error| plain_json(&error.to_string()));
-        let mut id = IdOf::Row(self.number);
-        let passage: Passage =
+        let (has_types, mut id) = (self.has_types, IdOf::Row(self.number));
+        let mut passage: Passage =
             if is("wikipedia_id", |_| true) && is("wikipedia_title", |_| true) && is("text", Value::is_array)
             {
                 let mut page: Page = serde_json::from_value(self.fields.into()).map_err(wrong)?;
@@ -214,6 +221,9 @@ impl Row {
             };
         if passage.text.trim().is_empty() {
             return Ok(None);
+        }
+        if !has_types {
+            type_cells(&mut passage.metadata);
         }
         let mut page = passage.into_page();
         if page.wikipedia_title.trim().is_empty() {
@@ -310,6 +320,24 @@ mod tests {
             let found = of(row, None).unwrap().unwrap();
             assert_eq!((found.page.wikipedia_title.as_str(), found.id), (title, id), "{row}");
             assert_eq!(found.page.text[1], "x");
+        }
+    }
+
+    #[test]
+    fn other_columns_of_known_layouts_are_metadata() {
+        let rows = [
+            r#"{"id":"1","text":"Tea.","lang":"en","price":"1.50","code":"007"}"#,
+            r#"{"_id":"1","text":"Tea.","lang":"en","metadata":{"price":"1.50","code":"007"}}"#,
+            r#"{"id":"1","contents":"Tea.","lang":"en","price":"1.50","code":"007"}"#,
+        ];
+        for (row, has_types) in rows.into_iter().flat_map(|row| [(row, true), (row, false)]) {
+            let fields = serde_json::from_str(row).unwrap();
+            let row = Row { number: 1, line: Some(2), has_types, fields };
+            let page = row.into_page(None, &SourceFile::named("a.csv")).unwrap().unwrap().page;
+            let metadata = &page.extra["metadata"];
+            assert!(metadata["lang"] == "en" && metadata["code"] == "007", "{metadata}");
+            let price: Value = if has_types { "1.50".into() } else { 1.5.into() };
+            assert_eq!((metadata["price"].clone(), page.text[1].as_str()), (price, "Tea."));
         }
     }
 

@@ -111,6 +111,25 @@ fn rows_of_tables_and_objects_are_pages_with_their_lines() {
 }
 
 #[test]
+fn other_columns_of_records_with_ids_and_texts_are_metadata() {
+    let world = World::new();
+    world.write(
+        "a.jsonl",
+        "{\"id\":\"1\",\"text\":\"Tea.\",\"lang\":\"en\",\"year\":1990,\"tags\":[\"a\"]}\n",
+    );
+    world.write("b.csv", "id,text,lang,price\n2,Milk.,de,1.50\n");
+    let store = world.store(&world.collect().unwrap(), PassageSplit::Page);
+    let (tea, milk) = (store.passage(PassageId(0)), store.passage(PassageId(1)));
+    assert_eq!((tea.text.as_str(), milk.text.as_str()), ("Tea.", "Milk."));
+    assert_eq!(tea.metadata.get("lang"), Some(&Field::Text("en".into())));
+    assert_eq!(tea.metadata.get("year"), Some(&Field::Number(1990.into())));
+    assert!(tea.metadata.get("tags").is_some());
+    assert_eq!(milk.metadata.get("lang"), Some(&Field::Text("de".into())));
+    let price = milk.metadata.get("price");
+    assert!(matches!(price, Some(Field::Number(price)) if price.as_f64() == Some(1.5)), "{price:?}");
+}
+
+#[test]
 fn layouts_of_other_systems_keep_their_ids() {
     let world = World::new();
     world.write(
