@@ -39,7 +39,8 @@ pub(crate) fn user() -> Result<UserOptions> {
 }
 
 /// The keys of the user's config that name a model, each with the option that overrides it.
-const MODELS: [(&str, &str); 3] = [("model", "--model"), ("embedder", "--embed"), ("reranker", "--rerank")];
+const MODELS: [(&str, &str); 4] =
+    [("model", "--model"), ("llm", "--llm"), ("embedder", "--embed"), ("reranker", "--rerank")];
 
 /// An error of a call that takes these keys of the user's config: a mistake of their models is reported with the file, the line
 /// and the key. Other errors are unchanged.

@@ -42,7 +42,7 @@ pub use sporran_documents::Summary as DocumentsSummary;
 pub use sporran_kilt::observe::{self, Event, Observer, Unit};
 pub use sporran_training::session::Trained;
 pub use tasks::{files::TaskFile, loader::Asked};
-pub use user::{MOST_THREADS, UserOptions};
+pub use user::{MOST_THREADS, UserEndpoint, UserOptions};
 pub use workflows::{
     answer::{
         Answer, Assembly, BuildPlan, Evidence, Explanation, IndexReport, Options, Report, Step, Total, Trial,

@@ -23,6 +23,25 @@ fn starts_with_tilde(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with(HOME))
 }
 
+/// `[llm]`: a generator at an HTTP endpoint in the form of OpenAI's API.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UserEndpoint {
+    /// The address, such as `http://localhost:8000/v1`.
+    pub url: String,
+    /// The name of the model at the endpoint.
+    #[serde(default = "default_model")]
+    pub model: String,
+    /// The environment variable with the key. Without it requests have no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+}
+
+/// The name of the model at an endpoint that serves only one.
+fn default_model() -> String {
+    "default".to_owned()
+}
+
 /// The config of a user. Options of the command line override it.
 ///
 /// A model is a folder, a file, the name of an imported model, or `hf:ID[@REV]`. A relative path with a folder in it starts
@@ -33,6 +52,9 @@ pub struct UserOptions {
     /// The generator of `ask` and `eval-set`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<PathBuf>,
+    /// The generator of `ask` and `eval-set` at an endpoint, instead of `model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llm: Option<UserEndpoint>,
     /// The encoder of `ask` for dense retrieval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedder: Option<PathBuf>,
@@ -71,6 +93,9 @@ impl UserOptions {
                 );
                 document.report_key(key, message);
             }
+        }
+        if options.as_ref().is_some_and(|options| options.model.is_some() && options.llm.is_some()) {
+            document.report_key("llm", "expected `model` or `llm`, found both");
         }
         let mistakes = document.into_diagnostics();
         let options = options.filter(|_| mistakes.is_empty()).ok_or(Error::Config(mistakes))?;
@@ -117,6 +142,7 @@ impl UserOptions {
             |model: Option<PathBuf>| model.map(|model| if is_path(&model) { placed(model) } else { model });
         Self {
             model: model(self.model),
+            llm: self.llm,
             embedder: model(self.embedder),
             reranker: model(self.reranker),
             cache: self.cache.map(placed),
@@ -185,6 +211,23 @@ mod tests {
             error.contains("config.toml:2: `cache`: expected a path") && error.contains("`~eve/cc`"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_generator_can_be_at_an_endpoint() {
+        let endpoint = |text: &str| load(text).unwrap().llm.unwrap();
+        let found = endpoint("[llm]\nurl = \"http://h:1/v1\"\nmodel = \"m\"\napi-key-env = \"KEY\"\n");
+        let expected =
+            UserEndpoint { url: "http://h:1/v1".into(), model: "m".into(), api_key_env: Some("KEY".into()) };
+        assert_eq!(found, expected);
+        let found = endpoint("llm.url = \"http://h:1/v1\"\n");
+        assert_eq!((found.model.as_str(), found.api_key_env), ("default", None));
+        let error = load("model = \"m\"\nllm = { url = \"http://h:1/v1\" }\n").unwrap_err();
+        assert!(error.contains("config.toml:2: `llm`: expected `model` or `llm`, found both"), "{error}");
+        let error = load("[llm]\nmodel = \"m\"\n").unwrap_err();
+        assert!(error.contains("`llm.url`: is missing"), "{error}");
+        let error = load("[llm]\nurl = \"u\"\nkey-env = \"K\"\n").unwrap_err();
+        assert!(error.contains("config.toml:3: `llm.key-env`"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The options of a model that writes answers.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use sporran_pipeline::workflows::answer::{AskOptions, Endpoint};
+use sporran_pipeline::{
+    UserOptions,
+    workflows::answer::{AskOptions, Endpoint},
+};
 use sporran_transformers::{DeviceName, Precision};
 
 use crate::{error::Result, outcome::Context, settings};
@@ -37,27 +40,33 @@ impl AnswerModel {
         self.model.is_some() || self.llm.is_some()
     }
 
-    /// The key of the user's config for the generator, if the command line names none.
-    pub(super) fn users_key(&self) -> Option<&'static str> {
-        (!self.is_named()).then_some("model")
+    /// The keys of the user's config for the generator, if the command line names none.
+    pub(super) fn users_keys(&self) -> Vec<&'static str> {
+        if self.is_named() { Vec::new() } else { vec!["model", "llm"] }
     }
 
-    /// The options with this generator; with the `default` of the user's config if the command line names none.
+    /// The options with this generator; with that of the user's config if the command line names none.
     ///
     /// # Errors
     /// A model that cannot be found.
     pub(super) fn of(
         &self,
         options: AskOptions,
-        default: Option<&Path>,
+        user: Option<&UserOptions>,
         context: &Context,
     ) -> Result<AskOptions> {
-        let endpoint = self.llm.clone().map(|url| Endpoint {
+        let user = user.filter(|_| !self.is_named());
+        let named = self.llm.clone().map(|url| Endpoint {
             url,
             model: self.llm_model.clone(),
             key_variable: self.llm_key_env.clone(),
         });
-        let default = default.filter(|_| endpoint.is_none());
+        let own = user.and_then(|user| user.llm.clone()).map(|own| Endpoint {
+            url: own.url,
+            model: own.model,
+            key_variable: own.api_key_env,
+        });
+        let (endpoint, default) = (named.or(own), user.and_then(|user| user.model.as_deref()));
         let generator = settings::resolve(self.model.as_deref(), default, "model", context)?;
         Ok(AskOptions { generator, endpoint, precision: self.precision, device: self.device, ..options })
     }

@@ -65,7 +65,7 @@ impl Served {
 
     /// The keys of the user's config that name models of a served source.
     pub(crate) fn users_keys(&self) -> Vec<&'static str> {
-        let mut keys: Vec<&str> = self.model.users_key().into_iter().collect();
+        let mut keys = self.model.users_keys();
         keys.extend(self.embed.is_none().then_some("embedder"));
         keys.extend(self.rerank.is_none().then_some("reranker"));
         keys
@@ -99,7 +99,7 @@ impl Served {
                 max_new_tokens: self.max_new_tokens,
                 ..options
             };
-            mounts.push(self.model.of(options, user.model.as_deref().filter(|_| !is_config), context)?);
+            mounts.push(self.model.of(options, Some(&user).filter(|_| !is_config), context)?);
         }
         if mounts.is_empty() && self.model.is_named() {
             let options =

@@ -213,6 +213,7 @@ fn the_user_s_config_has_defaults_and_its_mistakes_are_errors() {
         ("model = \"none\"\n", "config.toml:1: `model`: no model none"),
         ("threads = 1\nembedder = \"none/x\"\n", "config.toml:2: `embedder`: no model folder "),
         ("threads = 1\nreranker = \"none\"\n", "config.toml:2: `reranker`: no model none"),
+        ("threads = 1\nllm.url = \"nowhere\"\n", "config.toml:2: `llm`: expected an address"),
         ("model = \"folder\"\n", "config.toml:1: `model`: no file config.json in folder"),
         ("reranker = \"folder\"\n", "config.toml:1: `reranker`: no file config.json in folder"),
     ] {

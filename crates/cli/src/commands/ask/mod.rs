@@ -94,12 +94,12 @@ impl Sources {
             user = UserOptions { cache: user.cache, threads: user.threads, ..UserOptions::default() };
         }
         let options = AskOptions { strict: self.strict, ..options };
-        Ok((self.model.of(options, user.model.as_deref(), context)?, user))
+        Ok((self.model.of(options, Some(&user), context)?, user))
     }
 
     /// The keys of the user's config for the generator.
     pub(super) fn users_keys(&self) -> Vec<&'static str> {
-        self.model.users_key().into_iter().collect()
+        self.model.users_keys()
     }
 
     /// All arguments as sources.
