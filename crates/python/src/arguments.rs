@@ -1,6 +1,6 @@
 //! Keyword arguments as the options of a config: `batch_tokens=64` is the key `batch-tokens`.
 
-use numpy::{PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArray2, PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::{prelude::*, types::PyDict};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -71,12 +71,11 @@ fn kind(name: &str, expected: &str, found: &Bound<'_, PyAny>) -> PyErr {
     argument(name, expected, format!("a value of type {found}"))
 }
 
-/// The rows of a matrix of f32: (n, d). A C-contiguous array is borrowed, and one of another layout is copied. Other types of
-/// values, other shapes and values that are not finite are errors.
+/// The rows of a matrix of f32: (n, d). A C-contiguous array at an address of f32 is borrowed, and any other is copied. Other types
+/// of values, other shapes and values that are not finite are errors.
 pub(crate) struct Matrix<'py> {
+    /// Aligned and C-contiguous.
     array: PyReadonlyArray2<'py, f32>,
-    /// The values of an array of another layout, row by row.
-    copied: Option<Vec<f32>>,
     /// The number of rows.
     pub(crate) rows: usize,
     /// The length of a row.
@@ -90,31 +89,33 @@ impl<'py> Matrix<'py> {
             argument(name, "an array of float32 with the shape (vectors, values)", found)
         };
         let array = value.cast::<PyUntypedArray>().map_err(|_| kind(name, "an array of float32", value))?;
-        let matrix: PyReadonlyArray2<'py, f32> = value.extract().map_err(|_| {
+        let other = || {
             let dtype = array.dtype();
             shape(&format!("{dtype} with the shape {:?}", array.shape()))
-        })?;
-        let view = matrix.as_array();
-        let (rows, width) = view.dim();
+        };
+        // The type and the shape are checked before a copy.
+        value.cast::<PyArray2<f32>>().map_err(|_| other())?;
+        let plain = if array.is_aligned() && array.is_c_contiguous() {
+            value.clone()
+        } else {
+            value.call_method0("copy")?
+        };
+        let array: PyReadonlyArray2<'py, f32> = plain.extract().map_err(|_| other())?;
+        let &[rows, width] = array.shape() else { return Err(other()) };
         if rows == 0 || width == 0 {
             return Err(shape(&format!("the shape ({rows}, {width})")));
         }
-        let copied = view.as_slice().is_none().then(|| view.iter().copied().collect());
-        let matrix = Self { array: matrix, copied, rows, width };
-        let values = matrix.values();
+        let values = array.as_slice().map_err(|_| other())?;
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let found = format!("{} in row {}, column {}", values[at], at / width, at % width);
             return Err(argument(name, "finite values", found));
         }
-        Ok(matrix)
+        Ok(Self { array, rows, width })
     }
 
     /// All values, row by row.
     pub(crate) fn values(&self) -> &[f32] {
-        match &self.copied {
-            Some(values) => values,
-            // Only an array of another layout has no slice, and its values are copied.
-            None => self.array.as_slice().unwrap_or_default(),
-        }
+        // `of` has checked that the array has a slice.
+        self.array.as_slice().unwrap_or_default()
     }
 }

@@ -90,6 +90,21 @@ def test_dense_search_equals_numpy(tmp_path):
     assert (index.search(wide[:, ::2], k=10)[1] == ids).all()
 
 
+def test_arrays_at_any_address_are_read():
+    vectors = np.random.default_rng(6).standard_normal((300, 24), dtype=np.float32)
+    shifted = np.frombuffer(b"\0" + vectors.tobytes(), dtype=np.float32, offset=1).reshape(vectors.shape)
+    assert not shifted.flags.aligned
+    index = sporran.DenseIndex.build(shifted)
+    assert len(index) == 300
+    scores, ids = index.search(shifted[:5], k=4)
+    expected = sporran.DenseIndex.build(vectors).search(vectors[:5], k=4)
+    assert (scores == expected[0]).all() and (ids == expected[1]).all()
+    fortran = np.asfortranarray(vectors)
+    assert (sporran.DenseIndex.build(fortran).search(vectors[:5], k=4)[1] == ids).all()
+    with pytest.raises(sporran.InputError, match="float32"):
+        sporran.DenseIndex.build(vectors.astype(">f4"))
+
+
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
