@@ -58,8 +58,43 @@ pub(crate) fn portions<I: Sync, T: Send, E: Into<Error> + Send>(
     Ok(results)
 }
 
-/// Ends a call from its observer: unwinding drops locks and open files, as the end of the process would.
+/// Ends a call from within its work: unwinding drops locks and open files, as the end of the process would.
 struct Stopped(PyErr);
+
+/// Runs work without the interpreter's lock. Work that unwinds with [`Stopped`] ends with its exception.
+fn stoppable<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> Result<T> {
+    match py.detach(|| catch_unwind(AssertUnwindSafe(work))) {
+        Ok(result) => Ok(result),
+        Err(panic) => match panic.downcast::<Stopped>() {
+            Ok(stopped) => Err(stopped.0),
+            Err(panic) => resume_unwind(panic),
+        },
+    }
+}
+
+/// Computes, and looks for Ctrl-C when the work calls its argument.
+///
+/// # Errors
+/// As [`compute`]; `KeyboardInterrupt`.
+pub(crate) fn watched<T: Send, E: Into<Error> + Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&mut dyn FnMut()) -> std::result::Result<T, E> + Send,
+) -> Result<T> {
+    check_process()?;
+    let worked = stoppable(py, || {
+        let mut looked = Instant::now();
+        work(&mut || {
+            if looked.elapsed() < LOOK {
+                return;
+            }
+            looked = Instant::now();
+            if let Err(error) = Python::attach(|py| py.check_signals()) {
+                resume_unwind(Box::new(Stopped(error)));
+            }
+        })
+    })?;
+    worked.map_err(raised)
+}
 
 /// Runs work that reports its progress. `progress` is called with a dict of each event; an exception in it, and Ctrl-C, end the
 /// work. What a run has finished stays, and the next run goes on from there.
@@ -72,7 +107,7 @@ pub(crate) fn observed<T: Send>(
     work: impl FnOnce(&mut Observer<'_>) -> std::result::Result<T, Error> + Send,
 ) -> Result<T> {
     check_process()?;
-    let worked = py.detach(|| {
+    let worked = stoppable(py, || {
         let mut looked = Instant::now();
         let mut observer = |event: Event| {
             let seen = if progress.is_some() || looked.elapsed() >= LOOK {
@@ -88,15 +123,9 @@ pub(crate) fn observed<T: Send>(
                 resume_unwind(Box::new(Stopped(error)));
             }
         };
-        catch_unwind(AssertUnwindSafe(|| work(&mut observer)))
-    });
-    match worked {
-        Ok(result) => result.map_err(raised),
-        Err(panic) => match panic.downcast::<Stopped>() {
-            Ok(stopped) => Err(stopped.0),
-            Err(panic) => resume_unwind(panic),
-        },
-    }
+        work(&mut observer)
+    })?;
+    worked.map_err(raised)
 }
 
 /// Calls `progress` with an event as a dict, whose key `event` names it.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Matrix, options, table},
-    calls::compute,
+    calls::{compute, watched},
     error::{Result, argument},
 };
 
@@ -20,6 +20,18 @@ const ORIGIN: Origin<'_> = Origin { encoder_hash: "python", passages_hash: "pyth
 
 /// A neighbour list is filled up with this number where an index has fewer vectors than are asked for.
 const NONE: i64 = -1;
+
+/// The greatest `k` of an index with fewer vectors.
+const MOST_FILLED: usize = 1 << 16;
+
+/// Products of two values that are summed between two looks for Ctrl-C, about a second's work of a core.
+const PORTION: usize = 1 << 34;
+
+/// The fewest queries of a portion, so that all threads have work.
+const LEAST_PORTION: usize = 64;
+
+/// The most queries of a portion, whose values are copied.
+const MOST_PORTION: usize = 1 << 16;
 
 /// An index over vectors.
 #[pyclass(frozen, module = "sporran")]
@@ -43,6 +55,18 @@ fn read(
     Ok((options(table)?, options(similarity.into())?, again.to_string()))
 }
 
+/// `rows` rows of `k` equal values, where the memory suffices.
+fn filled<T: Clone>(rows: usize, k: usize, value: T) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    let enough = rows.checked_mul(k).is_some_and(|count| values.try_reserve_exact(count).is_ok());
+    if !enough {
+        let expected = format!("fewer results of {rows} queries than the memory has room for");
+        return Err(argument("k", &expected, k));
+    }
+    values.resize(rows * k, value);
+    Ok(values)
+}
+
 #[pymethods]
 impl DenseIndex {
     /// Indexes vectors, an array of float32 with the shape (vectors, values).
@@ -59,7 +83,7 @@ impl DenseIndex {
         let (options, similarity, arguments) = read(kind, similarity, arguments)?;
         let matrix = Matrix::of("vectors", vectors)?;
         let (rows, width, values) = (matrix.rows, matrix.width, matrix.values());
-        let (index, folder, temporary) = compute(py, || {
+        let (index, folder, temporary) = watched(py, |look| {
             let temporary = path.is_none().then(tempfile::tempdir).transpose().map_err(|source| {
                 sporran_kilt::Error::io(&std::env::temp_dir(), "create a folder in", source)
             })?;
@@ -73,7 +97,7 @@ impl DenseIndex {
                 let from = first as usize * width;
                 values[from..].chunks(portion).map(|values| Embeddings::new(width, values.to_vec()))
             };
-            Index::build(&options, similarity, width, ORIGIN, portions, &folder, &mut |_| {})?;
+            Index::build(&options, similarity, width, ORIGIN, portions, &folder, &mut |_| look())?;
             let index = Index::open(&options, similarity, ORIGIN, &folder)?;
             Ok::<_, Error>((index, folder, temporary))
         })?;
@@ -107,7 +131,7 @@ impl DenseIndex {
     }
 
     /// The k nearest vectors of each query, an array of float32 with the shape (queries, values): scores and numbers, both
-    /// (queries, k), best first.
+    /// (queries, k), best first. A `k` greater than the number of vectors is at most 65,536.
     #[pyo3(signature = (queries, k = 10))]
     #[allow(clippy::type_complexity, reason = "two arrays")]
     fn search<'py>(
@@ -116,18 +140,29 @@ impl DenseIndex {
         queries: &Bound<'_, PyAny>,
         k: usize,
     ) -> Result<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>)> {
-        if k == 0 {
-            return Err(argument("k", "at least 1", 0));
+        let most = self.index.len().max(MOST_FILLED);
+        if k == 0 || k > most {
+            return Err(argument("k", &format!("a number from 1 to {most}"), k));
         }
         let matrix = Matrix::of("queries", queries)?;
         let (rows, width, values) = (matrix.rows, matrix.width, matrix.values());
-        let found = compute(py, || self.index.search(&Embeddings::new(width, values.to_vec())?, k, None))?;
-        let (mut scores, mut ids) = (vec![f32::NEG_INFINITY; rows * k], vec![NONE; rows * k]);
-        for ((row, scores), ids) in found.iter().zip(scores.chunks_mut(k)).zip(ids.chunks_mut(k)) {
-            for (at, &(id, score)) in row.iter().enumerate() {
-                (scores[at], ids[at]) = (score, id.into());
+        let (mut scores, mut ids) = (filled(rows, k, f32::NEG_INFINITY)?, filled(rows, k, NONE)?);
+        // A portion of queries is compared with all vectors between two looks for Ctrl-C.
+        let values_of_index = self.index.len().saturating_mul(width).max(1);
+        let portion = (PORTION / values_of_index).clamp(LEAST_PORTION, MOST_PORTION);
+        watched(py, |look| {
+            let places = scores.chunks_mut(portion * k).zip(ids.chunks_mut(portion * k));
+            for (queries, (scores, ids)) in values.chunks(portion * width).zip(places) {
+                let found = self.index.search(&Embeddings::new(width, queries.to_vec())?, k, None)?;
+                for ((row, scores), ids) in found.iter().zip(scores.chunks_mut(k)).zip(ids.chunks_mut(k)) {
+                    for (at, &(id, score)) in row.iter().enumerate() {
+                        (scores[at], ids[at]) = (score, id.into());
+                    }
+                }
+                look();
             }
-        }
+            Ok::<_, Error>(())
+        })?;
         Ok((
             PyArray1::from_vec(py, scores).reshape([rows, k])?,
             PyArray1::from_vec(py, ids).reshape([rows, k])?,

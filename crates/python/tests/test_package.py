@@ -90,6 +90,41 @@ def test_dense_search_equals_numpy(tmp_path):
     assert (index.search(wide[:, ::2], k=10)[1] == ids).all()
 
 
+def test_a_great_k_needs_no_more_memory_than_the_vectors():
+    vectors = np.eye(3, dtype=np.float32)
+    for kind in ["flat", "hnsw"]:
+        index = sporran.DenseIndex.build(vectors, kind=kind)
+        scores, ids = index.search(vectors[:1], k=65_536)
+        assert (ids[0, :3] == [0, 1, 2]).all() and (ids[0, 3:] == -1).all() and scores[0, 3] == -np.inf
+        for k in [65_537, 10**12]:
+            with pytest.raises(sporran.InputError, match="^k: expected a number from 1 to 65536, found"):
+                index.search(vectors, k=k)
+    texts = sporran.BM25.from_texts(["a cat", "a dog"])
+    assert [hit.id for hit in texts.search("dog", k=2**63)] == [1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_ends_a_build_and_a_search():
+    script = """
+import os, signal, sys, threading, time
+import numpy as np, sporran
+vectors = np.random.default_rng(7).standard_normal((60_000, 64), dtype=np.float32)
+index = sporran.DenseIndex.build(vectors)
+for work in [lambda: sporran.DenseIndex.build(vectors, kind="hnsw"), lambda: index.search(np.tile(vectors, (20, 1)), k=10)]:
+    sent = []
+    def send():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Timer(0.5, send).start()
+    try:
+        work()
+        sys.exit("the work ended")
+    except KeyboardInterrupt:
+        assert time.monotonic() - sent[0] < 10, time.monotonic() - sent[0]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
+
+
 def test_arrays_at_any_address_are_read():
     vectors = np.random.default_rng(6).standard_normal((300, 24), dtype=np.float32)
     shifted = np.frombuffer(b"\0" + vectors.tobytes(), dtype=np.float32, offset=1).reshape(vectors.shape)

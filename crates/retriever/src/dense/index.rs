@@ -243,7 +243,8 @@ impl VectorIndex for Index {
         k: usize,
         filter: Option<Filter<'_>>,
     ) -> Result<Vec<Vec<(u32, f32)>>> {
-        self.inner.search(&*self.fitting(queries)?, k, filter)
+        // The kinds reserve memory for k vectors.
+        self.inner.search(&*self.fitting(queries)?, k.min(self.len()), filter)
     }
 
     fn scores(&self, queries: &Embeddings, lists: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {

@@ -106,7 +106,7 @@ pub(crate) fn build(options: &HnswOptions, space: Space<'_>, progress: &mut dyn 
         done += batch;
         progress(done);
     }
-    let (lost, unrepaired) = builder.audit();
+    let (lost, unrepaired) = builder.audit(&mut || progress(nodes));
     let Builder { bottom, upper, entry, .. } = builder;
     Graph { bottom, upper, entry, lost, unrepaired }
 }
@@ -265,10 +265,10 @@ impl Builder<'_> {
     }
 
     /// Searches every node by its vector, and links to those that are not found. Returns the numbers of lost
-    /// nodes before and after.
-    fn audit(&mut self) -> (u32, u32) {
+    /// nodes before and after. Calls `checked` after each portion of the searches.
+    fn audit(&mut self, checked: &mut dyn FnMut()) -> (u32, u32) {
         let all: Vec<u32> = (0..self.nodes as u32).collect();
-        let mut lost = self.missing(&all);
+        let mut lost = self.missing(&all, checked);
         let first = lost.len() as u32;
         let mut incoming = vec![0u32; self.nodes];
         for id in self.bottom.iter().map(|id| u32::from_le_bytes(*id)).filter(|id| *id != NONE) {
@@ -288,12 +288,12 @@ impl Builder<'_> {
                 }
                 suspects.sort_unstable();
                 suspects.dedup();
-                lost = self.missing(&suspects);
+                lost = self.missing(&suspects, checked);
             }
             if first == 0 {
                 break;
             }
-            lost = self.missing(&all);
+            lost = self.missing(&all, checked);
             if lost.is_empty() {
                 break;
             }
@@ -301,9 +301,15 @@ impl Builder<'_> {
         (first, lost.len() as u32)
     }
 
-    fn missing(&self, ids: &[u32]) -> Vec<u32> {
-        let found = self.each(ids, |walk, id| self.is_found(walk, id));
-        ids.iter().zip(found).filter(|(_, found)| !found).map(|(id, _)| *id).collect()
+    /// The nodes that a search by their vectors does not find. Calls `checked` after each portion of them.
+    fn missing(&self, ids: &[u32], checked: &mut dyn FnMut()) -> Vec<u32> {
+        let mut missing = Vec::new();
+        for ids in ids.chunks(MOST_BATCH) {
+            let found = self.each(ids, |walk, id| self.is_found(walk, id));
+            missing.extend(ids.iter().zip(found).filter(|(_, found)| !found).map(|(id, _)| *id));
+            checked();
+        }
+        missing
     }
 
     /// Links the nearest possible node to `id`: one with a free slot, or one whose farthest link leads to a
