@@ -74,7 +74,7 @@ impl Bm25 {
         Ok(Self { index, source: Source::Texts { texts, titles, _folder: folder }, options: table })
     }
 
-    /// Indexes the passages of a store in a folder. An existing index is replaced.
+    /// Indexes the passages of a store in a folder. An existing index of words is replaced.
     #[staticmethod]
     #[pyo3(signature = (store, path, **arguments))]
     fn build(

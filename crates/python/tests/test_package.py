@@ -65,6 +65,12 @@ def test_a_store_gives_passages_with_their_place(root, tmp_path):
     again = pickle.loads(pickle.dumps(index))
     assert again.search("Galbraith")[0].id == index.search("Galbraith")[0].id
     assert store[-1].id == len(store) - 1
+    sporran.DenseIndex.build(np.eye(2, dtype=np.float32), path=tmp_path / "dense")
+    with pytest.raises(sporran.InputError, match="dense: expected nothing, or a folder of the same kind"):
+        sporran.BM25.build(store, tmp_path / "dense")
+    assert len(sporran.DenseIndex.open(tmp_path / "dense")) == 2
+    with pytest.raises(sporran.InputError, match="bm25: expected nothing, or a folder of the same kind"):
+        sporran.DenseIndex.build(np.eye(2, dtype=np.float32), path=tmp_path / "bm25")
     with pytest.raises(IndexError):
         store[len(store)]
     with pytest.raises(sporran.InputError, match="nowhere"):

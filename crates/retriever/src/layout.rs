@@ -76,12 +76,12 @@ pub(crate) struct Section {
 pub(crate) struct Folder(Building);
 
 impl Folder {
-    /// Starts an index, after waiting for a process that builds one at the same path.
+    /// Starts an index of a kind, after waiting for a process that builds one at the same path.
     ///
     /// # Errors
-    /// [`sporran_kilt::Error::InTheWay`] if something else exists there, [`sporran_kilt::Error::Io`].
-    pub(crate) fn create(place: Place) -> Result<Self> {
-        Ok(Self(Building::create(place, is_index)?))
+    /// [`sporran_kilt::Error::InTheWay`] if anything but an index of this kind exists there, [`sporran_kilt::Error::Io`].
+    pub(crate) fn create(kind: &str, place: Place) -> Result<Self> {
+        Ok(Self(Building::create(place, |folder| may_replace(kind, folder))?))
     }
 
     /// As [`create`](Self::create), but resumes a killed build, and keeps the folder if this one is not
@@ -89,8 +89,8 @@ impl Folder {
     ///
     /// # Errors
     /// As for [`create`](Self::create).
-    pub(crate) fn resume(place: Place) -> Result<Self> {
-        Ok(Self(Building::resume(place, is_index)?))
+    pub(crate) fn resume(kind: &str, place: Place) -> Result<Self> {
+        Ok(Self(Building::resume(place, |folder| may_replace(kind, folder))?))
     }
 
     /// A file of the index, or a temporary one.
@@ -386,6 +386,12 @@ pub fn is_index(folder: &Path) -> bool {
     })
 }
 
+/// Whether a new index of this kind may replace a folder: an index of the same kind, or one whose header is damaged.
+fn may_replace(kind: &str, folder: &Path) -> bool {
+    is_index(folder)
+        && parse_header::<AnyHeader>(folder, None).map_or(true, |(_, header)| header.kind == kind)
+}
+
 /// Reads every file of an index of any kind and version, and compares it with its checksum.
 ///
 /// # Errors
@@ -461,7 +467,7 @@ mod tests {
     }
 
     fn written(folder: &Path) -> Card {
-        let building = Folder::create(folder.into()).unwrap();
+        let building = Folder::create("bm25", folder.into()).unwrap();
         let mut data = building.section("data").unwrap();
         data.put(b"0123456789").unwrap();
         let header = Card { kind: "bm25".into(), passages: 3, sections: vec![data.finish().unwrap()] };
@@ -487,10 +493,14 @@ mod tests {
         assert!(matches!(files.take("more"), Err(Error::Header { .. })));
         verify(&folder, &header).unwrap();
         assert!(is_index(&folder));
-        assert!(matches!(
-            Folder::create(place.path().into()),
-            Err(Error::Kilt(sporran_kilt::Error::InTheWay { .. }))
-        ));
+        for (kind, path) in [("bm25", place.path()), ("dense", folder.as_path())] {
+            for started in [Folder::create(kind, path.into()), Folder::resume(kind, path.into())] {
+                assert!(matches!(started, Err(Error::Kilt(sporran_kilt::Error::InTheWay { .. }))), "{kind}");
+            }
+        }
+        assert!(Folder::create("bm25", (&folder).into()).is_ok());
+        edit(&folder.join(HEADER), "bm25", "bm99");
+        assert!(Folder::create("dense", (&folder).into()).is_ok());
     }
 
     #[test]
@@ -529,7 +539,7 @@ mod tests {
     #[test]
     fn a_file_of_other_code_is_taken_as_one_of_ours() {
         let place = tempfile::tempdir().unwrap();
-        let building = Folder::create(place.path().join("index").into()).unwrap();
+        let building = Folder::create("bm25", place.path().join("index").into()).unwrap();
         let mut data = building.section("data").unwrap();
         data.put(b"0123456789").unwrap();
         let ours = data.finish().unwrap();

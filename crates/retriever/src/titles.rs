@@ -61,7 +61,7 @@ impl Titles {
         place: impl Into<Place>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let building = Folder::create(place.into())?;
+        let building = Folder::create(KIND, place.into())?;
         let path = building.path(TRIE);
         let vocabulary = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
         let mut trie = TrieBuilder::new(&path, vocabulary, MEMORY)?;

@@ -85,7 +85,7 @@ impl Index {
         if let IndexOptions::Pq(options) = options {
             pq::check(options, dim)?;
         }
-        let folder = Folder::resume(place.into())?;
+        let folder = Folder::resume(KIND, place.into())?;
         let Origin { encoder_hash, passages_hash } = origin;
         let key = blake3::hash(
             serde_json::json!([similarity, dim, encoder_hash, passages_hash]).to_string().as_bytes(),

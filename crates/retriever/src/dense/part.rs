@@ -58,7 +58,7 @@ where
     F: FnOnce(u32) -> I,
     I: IntoIterator<Item = Result<Embeddings>>,
 {
-    let folder = Folder::resume(place)?;
+    let folder = Folder::resume(KIND, place)?;
     let Origin { encoder_hash, passages_hash } = origin;
     let key = sporran_kilt::hash_json(&(KIND, dim, range, encoder_hash, passages_hash));
     // The vectors as they are; the index normalises them.

@@ -135,7 +135,7 @@ impl Aliases {
         place: impl Into<Place>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let building = Folder::create(place.into())?;
+        let building = Folder::create(KIND, place.into())?;
         let mut rows: Rows = Vec::new();
         for (page, name, redirect) in store.names_of_pages() {
             let count = if redirect { REDIRECT } else { TITLE };

@@ -431,7 +431,7 @@ where
     U: AsRef<str>,
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let folder = Folder::create(place)?;
+    let folder = Folder::create(M::KIND, place)?;
     let options = serde_json::to_value(options)
         .map_err(|error| Error::Header { path: folder.path(""), message: error.to_string() })?;
     let Runs { path, spill, mut finished, lost, .. } =

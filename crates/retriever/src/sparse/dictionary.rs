@@ -188,7 +188,7 @@ mod tests {
         ) {
             let place = tempfile::tempdir().unwrap();
             let path = place.path().join("index");
-            let folder = Folder::create((&path).into()).unwrap();
+            let folder = Folder::create("bm25", (&path).into()).unwrap();
             let mut writer = DictionaryWriter::create(&folder).unwrap();
             let entry = |number: usize| Entry {
                 name: 0,

@@ -79,7 +79,7 @@ pub(crate) fn merge<M: Model>(
     place: Place,
     build: Build<'_>,
 ) -> Result<()> {
-    let folder = Folder::create(place)?;
+    let folder = Folder::create(M::KIND, place)?;
     let options = serde_json::to_value(options)
         .map_err(|error| Error::Header { path: folder.path(""), message: error.to_string() })?;
     let mut indexes = Vec::new();

@@ -33,7 +33,7 @@ fn postings() -> impl Strategy<Value = Vec<(u32, u32)>> {
 fn with_cursor(list: &[(u32, u32)], check: impl FnOnce(Cursor<'_>)) {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("index");
-    let folder = Folder::create((&path).into()).unwrap();
+    let folder = Folder::create("bm25", (&path).into()).unwrap();
     let mut writer = PostingsWriter::create(&folder).unwrap();
     let other: Vec<_> = (0..130).map(|passage| (passage * 3, 1)).collect();
     writer.put(&other, &Ratio).unwrap();
