@@ -14,14 +14,14 @@ use tempfile::TempDir;
 
 use crate::{
     arguments::{Texts, options, table},
-    calls::{compute, portions},
+    calls::{compute, portions, watched},
     error::{Result, argument},
     hit::{Hit, Passage},
     store::PassageStore,
 };
 
-/// Queries that are searched between two looks for Ctrl-C.
-const PORTION: usize = 1024;
+/// Passages of the index, times queries, that are searched between two looks for Ctrl-C.
+const PORTION: usize = 1 << 28;
 
 /// What an index is over.
 enum Source {
@@ -60,7 +60,7 @@ impl Bm25 {
             let expected = format!("a title for each of {} texts", texts.len());
             return Err(argument("titles", &expected, titles.len()));
         }
-        let (index, folder) = compute(py, || {
+        let (index, folder) = watched(py, |look| {
             let hash = hash_json(&(&texts, &titles));
             let folder = tempfile::tempdir().map_err(|source| Error::from(io(source)))?;
             let place = folder.path().join("bm25");
@@ -68,7 +68,7 @@ impl Bm25 {
             let passages = passages.map(|((text, title), id)| {
                 Ok::<_, Infallible>((PassageId(id), title.as_str(), text.as_str()))
             });
-            Index::build(&options, passages, &hash, &place, Build::new(&mut |_| {}))?;
+            Index::build(&options, passages, &hash, &place, Build::new(&mut |_| look()))?;
             Ok::<_, Error>((Index::open(&place, &hash)?, folder))
         })?;
         Ok(Self { index, source: Source::Texts { texts, titles, _folder: folder }, options: table })
@@ -85,11 +85,11 @@ impl Bm25 {
     ) -> Result<Self> {
         let options: Bm25Options = options(table(arguments)?)?;
         let stored = &store.store;
-        compute(py, || {
+        watched(py, |look| {
             let passages = (0..stored.len() as u32)
                 .map(PassageId)
                 .map(|id| Ok::<_, Infallible>((id, stored.page_title(stored.page_of(id)), stored.text(id))));
-            Index::build(&options, passages, stored.hash(), &path, Build::new(&mut |_| {}))
+            Index::build(&options, passages, stored.hash(), &path, Build::new(&mut |_| look()))
         })?;
         Self::open(py, store, path)
     }
@@ -112,7 +112,8 @@ impl Bm25 {
     ) -> Result<Bound<'py, PyAny>> {
         let Texts { texts, is_one } = Texts::of("queries", queries)?;
         let queries: Vec<Query> = texts.into_iter().map(|text| Query::of_text("", text)).collect();
-        let found = portions(py, &queries, PORTION, |queries| self.index.retrieve(queries, k))?;
+        let portion = (PORTION / self.count().max(1)).clamp(64, 4096);
+        let found = portions(py, &queries, portion, |queries| self.index.retrieve(queries, k))?;
         let mut rows = found.into_iter().map(|hits| hits.into_iter().map(|hit| self.hit(hit)).collect());
         if is_one {
             let row: Vec<Hit> = rows.next().transpose()?.unwrap_or_default();
@@ -122,10 +123,7 @@ impl Bm25 {
     }
 
     fn __len__(&self) -> usize {
-        match &self.source {
-            Source::Texts { texts, .. } => texts.len(),
-            Source::Store { store, .. } => store.len(),
-        }
+        self.count()
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -145,6 +143,14 @@ impl Bm25 {
 }
 
 impl Bm25 {
+    /// The number of passages.
+    fn count(&self) -> usize {
+        match &self.source {
+            Source::Texts { texts, .. } => texts.len(),
+            Source::Store { store, .. } => store.len(),
+        }
+    }
+
     fn hit(&self, hit: Found) -> Result<Hit> {
         let passage = match &self.source {
             Source::Texts { texts, titles, .. } => {
