@@ -77,5 +77,6 @@ pub use pair_head::{PAIR_HEAD, PairHead, PairHeadConfig, StatePair};
 pub use pairs::{PairClassifier, PairOptions};
 pub use sentence::{Pooling, Sentences, TextEncoder, TextEncoderOptions};
 pub use seq2seq::{Memory, Seq2Seq, Trainable, too_long};
+pub use sporran_kernels::Isa;
 pub use tunable::TunableEncoder;
 pub use word_input::{WordInput, WordRow};

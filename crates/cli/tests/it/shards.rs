@@ -238,6 +238,14 @@ fn shards_of_vectors_merge_to_the_indexes_of_vectors() {
     same(&folder.join("indexes"), &whole.path().join("indexes"));
     let names: Vec<_> = files(&folder.join("indexes")).into_keys().collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains("bm25")), "{names:?}");
+    // Another instruction set rounds differently.
+    done(folder, &["-q", "--isa", "portable", "embed", "c.toml", "--shard", "1/3"]);
+    let message = refused(folder, &["-q", "merge", "runs"]);
+    assert!(
+        message.contains("foreign shard: its models ran with the instruction set ")
+            && message.contains("make all shards with the same `--isa`"),
+        "{message}"
+    );
     let words = made_up(WORDS);
     let message = refused(words.path(), &["-q", "embed", "c.toml"]);
     assert!(message.contains("`retriever`: has no vectors to embed"), "{message}");
@@ -404,8 +412,21 @@ fn shards_that_cannot_be_merged_are_refused_by_name() {
         "{message}"
     );
     assert!(!folder.join("indexes").exists());
+    // The same call builds a damaged part again, of the store or of an index.
     bytes[7] ^= 1;
-    fs::write(part.join(&text), &bytes).unwrap();
+    shard("1/2", &[]);
+    assert!(fs::read(part.join(&text)).unwrap() == bytes);
+    for (name, bytes) in &files(&part) {
+        let is_of_index = name.to_string_lossy().starts_with("bm25.") && !name.ends_with("header");
+        if bytes.is_empty() || !is_of_index {
+            continue;
+        }
+        let mut damaged = bytes.clone();
+        damaged[0] ^= 1;
+        fs::write(part.join(name), damaged).unwrap();
+        shard("1/2", &[]);
+        assert!(fs::read(part.join(name)).unwrap() == *bytes, "{}", name.display());
+    }
     done(folder, &["-q", "merge", "runs"]);
 
     // Shards of records: the task file has changed.

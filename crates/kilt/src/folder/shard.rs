@@ -166,6 +166,9 @@ pub struct ShardManifest {
 }
 
 impl ShardManifest {
+    /// The input that names the instruction set of results that a model rounds.
+    pub const ISA: &str = "instruction set";
+
     /// The manifest of a shard, without inputs, ranges and results.
     #[must_use]
     pub fn new(verb: &str, name: &str, shard: Shard) -> Self {
@@ -336,6 +339,12 @@ impl ShardSet {
                 return foreign(format!("`{name}` is {here}, and {there} in {named}"));
             }
             if let Some((name, here, there)) = difference(&shard.inputs, &whole.inputs) {
+                if name == ShardManifest::ISA {
+                    return foreign(format!(
+                        "its models ran with the instruction set {here}, and those of {named} with {there}, which round \
+                         differently; make all shards with the same `--isa`"
+                    ));
+                }
                 let message = format!(
                     "`{name}` is {here}, and {there} in {named}; run the shard that was made of the older one again"
                 );

@@ -14,8 +14,10 @@ use sporran_kilt::{
     hash_json,
     observe::{Event, Observer, Unit, advance, begin},
     store::{BuildOptions, Progress, count_pages},
+    with_causes,
 };
-use sporran_retriever::{BuildIndex, NewPart, PartFolders, PartSite, dense::Index};
+use sporran_retriever::{BuildIndex, NewPart, PartFolders, PartSite, dense::Index, verify_index};
+use sporran_transformers::Isa;
 
 use crate::{
     Error, Result,
@@ -103,7 +105,9 @@ impl PartSite for Site<'_, '_> {
         let NewPart { name, key, passages } = part;
         let folder_name = format!("{name}.{}", &key[..12]);
         let step = format!("index {name} of shard {}", self.shard);
-        if let Some(place) = vacant(&self.root.join(&folder_name), &step, self.observe).map_err(outside)? {
+        let folder = self.root.join(&folder_name);
+        remove_damaged(&folder, |folder| Ok(verify_index(folder).map(drop)?)).map_err(outside)?;
+        if let Some(place) = vacant(&folder, &step, self.observe).map_err(outside)? {
             begin(self.observe, step, passages as u64, Unit::Passages);
             let observe = &mut *self.observe;
             build(place, &mut |done| advance(observe, done))?;
@@ -112,6 +116,17 @@ impl PartSite for Site<'_, '_> {
         self.built.insert(name, folder_name);
         Ok(())
     }
+}
+
+/// Removes a part of an earlier call if it is damaged, so that it is built again. Otherwise the shard's manifest would have the
+/// checksums of the damaged files.
+fn remove_damaged(folder: &Path, verify: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let Err(error) = verify(folder) else { return Ok(()) };
+    tracing::warn!(folder = %folder.display(), "a part of the shard is damaged and is built again: {}", with_causes(&error));
+    fs::remove_dir_all(folder).map_err(Error::io(folder, "remove"))
 }
 
 fn missing(key: &str, message: &str) -> Error {
@@ -155,6 +170,7 @@ pub fn index_shard(
             let folder_name = format!("store.{}", &hash_json(&(&described.key, &range, total))[..12]);
             let path = folder.root.join(&folder_name);
             let step = format!("store passages of shard {shard}");
+            remove_damaged(&path, |folder| Ok(PassageStore::open_verified(folder).map(drop)?))?;
             let store = if let Some(place) = vacant(&path, &step, observe)? {
                 let build = BuildOptions {
                     source: described.path.clone(),
@@ -186,6 +202,7 @@ pub fn index_shard(
             let range = shard.range(whole.len(), Index::PORTION);
             manifest.ranges.insert("passages".to_owned(), ShardRange::new(&range, whole.len()));
             manifest.inputs.insert("store".to_owned(), whole.hash().to_owned());
+            manifest.inputs.insert(ShardManifest::ISA.to_owned(), Isa::detected().to_string());
         }
     }
     if indexing == Indexing::Vectors && !manifest.ranges.contains_key("passages") {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sporran_config::{Document, Overrides};
+use sporran_kernels::Isa;
 use sporran_kilt::{PassageId, folder::Place, hash_json};
 use sporran_transformers::{ModelType, Takers, TakesModel, wrong_model_type};
 
@@ -128,7 +129,9 @@ impl RetrieverKind for DenseOptions {
             return Ok(());
         }
         let (name, before) = (self.part_name()?, self.key()?);
-        let key = hash_json(&(&name, encoder_hash(self)?, store.hash(), &range));
+        // Another instruction set rounds differently.
+        let isa = Isa::detected().to_string();
+        let key = hash_json(&(&name, encoder_hash(self)?, store.hash(), &range, isa));
         let new = NewPart { name, key, passages: range.len() };
         site.part(new, &mut |place, advance| {
             let mut progress = |progress| {

@@ -12,6 +12,7 @@ use sporran_kilt::{
     observe::{Event, Observer},
 };
 use sporran_retriever::IndexRecall;
+use sporran_transformers::Isa;
 
 use super::{
     assemble::{Assembly, with_generator, without_generator},
@@ -108,6 +109,12 @@ fn execute(
         || options.retriever.as_ref().is_some_and(|retriever| retriever.has_batches());
     let part = Part { shard, unit: if has_batches { CHUNK } else { 1 } };
     manifest.inputs.insert("program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    let mut rounded = String::new();
+    if has_batches {
+        let isa = Isa::detected().to_string();
+        rounded = format!(" with {isa}");
+        manifest.inputs.insert(ShardManifest::ISA.to_owned(), isa);
+    }
     for (at, part) in assembly.hashes.iter().enumerate() {
         manifest.inputs.insert(format!("parts[{at}] {}", part.part), part.blake3.clone());
     }
@@ -134,7 +141,7 @@ fn execute(
         let step = FileStep {
             title: format!("answer {} of shard {shard}", task.name),
             name: &task.name,
-            key: key.input("shard", format!("{shard} by {}", part.unit)),
+            key: key.input("shard", format!("{shard} by {}{rounded}", part.unit)),
             outputs: outputs.clone(),
             inputs: &inputs,
         };

@@ -12,6 +12,7 @@ use sporran_kilt::{
     jsonl,
     observe::{Event, Observer},
 };
+use sporran_transformers::Isa;
 
 use super::{
     options::{PopulationOptions, Purpose},
@@ -79,6 +80,8 @@ pub(crate) fn shard(
     manifest.config = key.clone().into_values();
     manifest.inputs.insert("program".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     manifest.inputs.insert("pages".to_owned(), pages.hash().to_owned());
+    let isa = Isa::detected().to_string();
+    manifest.inputs.insert(ShardManifest::ISA.to_owned(), isa.clone());
     let key = key.input("pages", pages.hash());
     let parses = if options.parses.is_empty() { None } else { Some(Parses::open(&options.parses)?) };
     let populator = open(options)?;
@@ -108,7 +111,7 @@ pub(crate) fn shard(
         let step = FileStep {
             title: format!("populate {name} of shard {shard}"),
             name: &name,
-            key: key.input("shard", shard.to_string()),
+            key: key.input("shard", format!("{shard} with {isa}")),
             outputs: outputs.clone(),
             inputs: &inputs,
         };
