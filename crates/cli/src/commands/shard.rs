@@ -73,7 +73,19 @@ fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Shard> {
         (Some((id, of)), None) => {
             let first = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
             let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
-            (id.saturating_sub(first) / step, of)
+            let last = number("SLURM_ARRAY_TASK_MAX")?;
+            // A list such as `0,3,7` has no first number and step that give all its numbers.
+            let place = id.checked_sub(first).filter(|distance| distance.is_multiple_of(step));
+            let count = |last: u32| last.checked_sub(first).map(|distance| distance / step + 1);
+            let is_range = last.is_none_or(|last| count(last) == Some(of));
+            let Some(distance) = place.filter(|_| is_range) else {
+                let last = last.map_or(String::new(), |last| format!(" to {last}"));
+                return Err(Error::Usage(format!(
+                    "--shard auto: expected a Slurm array of consecutive steps, such as `--array=0-15`, found task {id} of {of} \
+                     tasks from {first}{last} by {step}; name the shard, such as `--shard 0/4`"
+                )));
+            };
+            (distance / step, of)
         }
         (None, Some(rank)) => rank,
         (None, None) => {
@@ -109,6 +121,8 @@ mod tests {
         assert_eq!(found(&[("SLURM_ARRAY_TASK_ID", "2"), array[1]]).unwrap(), "2/3");
         let more = [("SLURM_ARRAY_TASK_MIN", "1"), ("SLURM_ARRAY_TASK_STEP", "2")];
         assert_eq!(found(&[array[0], array[1], more[0], more[1]]).unwrap(), "2/3");
+        let last = ("SLURM_ARRAY_TASK_MAX", "5");
+        assert_eq!(found(&[array[0], array[1], more[0], more[1], last]).unwrap(), "2/3");
     }
 
     #[test]
@@ -126,6 +140,32 @@ mod tests {
                     ("SLURM_ARRAY_TASK_COUNT", "2"),
                 ],
                 "both a Slurm array and RANK are set",
+            ),
+            // `--array=0,3,7`, a number between two steps, and one below the first.
+            (
+                &[
+                    ("SLURM_ARRAY_TASK_ID", "0"),
+                    ("SLURM_ARRAY_TASK_COUNT", "3"),
+                    ("SLURM_ARRAY_TASK_MIN", "0"),
+                    ("SLURM_ARRAY_TASK_MAX", "7"),
+                ],
+                "expected a Slurm array of consecutive steps, such as `--array=0-15`, found task 0 of 3 tasks from 0 to 7 by 1",
+            ),
+            (
+                &[
+                    ("SLURM_ARRAY_TASK_ID", "3"),
+                    ("SLURM_ARRAY_TASK_COUNT", "3"),
+                    ("SLURM_ARRAY_TASK_STEP", "2"),
+                ],
+                "found task 3 of 3 tasks from 0 by 2",
+            ),
+            (
+                &[
+                    ("SLURM_ARRAY_TASK_ID", "1"),
+                    ("SLURM_ARRAY_TASK_COUNT", "3"),
+                    ("SLURM_ARRAY_TASK_MIN", "2"),
+                ],
+                "found task 1 of 3 tasks from 2 by 1",
             ),
         ] {
             let message = found(variables).unwrap_err();
