@@ -10,7 +10,9 @@ use crate::error::{Result, argument};
 /// The keyword arguments as a table of a config.
 pub(crate) fn table(arguments: Option<&Bound<'_, PyDict>>) -> Result<Value> {
     let Some(arguments) = arguments else { return Ok(Value::Object(serde_json::Map::new())) };
-    let text: String = arguments.py().import("json")?.call_method1("dumps", (arguments,))?.extract()?;
+    let dumped = arguments.py().import("json")?.call_method1("dumps", (arguments,));
+    let text: String =
+        dumped.map_err(|error| argument("keyword arguments", "plain values", error))?.extract()?;
     let value: Value =
         serde_json::from_str(&text).map_err(|error| argument("keyword arguments", "plain values", error))?;
     Ok(hyphens(value))
@@ -33,6 +35,17 @@ pub(crate) fn options<T: DeserializeOwned>(arguments: Value) -> Result<T> {
         let name = if name == "." { "keyword arguments" } else { &name };
         argument(name, "an option of this kind", error.inner())
     })
+}
+
+/// A whole number of at least `least`. Arguments are read as `i128`, because a conversion to `usize` raises `OverflowError`.
+pub(crate) fn count(name: &str, value: i128, least: usize) -> Result<usize> {
+    let count = usize::try_from(value).ok().filter(|count| *count >= least);
+    count.ok_or_else(|| argument(name, &format!("a whole number from {least} to {}", usize::MAX), value))
+}
+
+/// As [`count`], for an argument that may be absent.
+pub(crate) fn optional_count(name: &str, value: Option<i128>, least: usize) -> Result<Option<usize>> {
+    value.map(|value| count(name, value, least)).transpose()
 }
 
 /// A text, or a list of texts.

@@ -7,7 +7,7 @@ use sporran_pipeline::workflows::answer::{AskOptions, Asker as Inner, CitedAnswe
 use sporran_retriever::FilterOptions;
 
 use crate::{
-    arguments::{options, table},
+    arguments::{count, options, table},
     calls::{compute, observed},
     encoder::{model_folder, parsed},
     error::{InputError, Result, argument},
@@ -117,8 +117,8 @@ impl Asker {
         embed: Option<PathBuf>,
         rerank: Option<PathBuf>,
         verify: Option<PathBuf>,
-        passages: usize,
-        max_new_tokens: usize,
+        passages: i128,
+        max_new_tokens: i128,
         filters: Option<Vec<Bound<'_, PyDict>>>,
         cache: Option<PathBuf>,
         precision: &str,
@@ -142,8 +142,8 @@ impl Asker {
             verifier: folder(verify)?,
             endpoint,
             filters,
-            passages,
-            max_new_tokens,
+            passages: count("passages", passages, 1)?,
+            max_new_tokens: count("max_new_tokens", max_new_tokens, 1)?,
             precision: parsed("precision", precision)?,
             device: parsed("device", device)?,
             ..AskOptions::new(paths("sources", sources)?, cache_folder(cache)?)

@@ -13,7 +13,7 @@ use sporran_retriever::{
 use tempfile::TempDir;
 
 use crate::{
-    arguments::{Texts, options, table},
+    arguments::{Texts, count, options, table},
     calls::{compute, portions, watched},
     error::{Result, argument},
     hit::{Hit, Passage},
@@ -104,12 +104,8 @@ impl Bm25 {
 
     /// The best passages of a query, or of each query of a list.
     #[pyo3(signature = (queries, k = 10))]
-    fn search<'py>(
-        &self,
-        py: Python<'py>,
-        queries: &Bound<'_, PyAny>,
-        k: usize,
-    ) -> Result<Bound<'py, PyAny>> {
+    fn search<'py>(&self, py: Python<'py>, queries: &Bound<'_, PyAny>, k: i128) -> Result<Bound<'py, PyAny>> {
+        let k = count("k", k, 0)?;
         let Texts { texts, is_one } = Texts::of("queries", queries)?;
         let queries: Vec<Query> = texts.into_iter().map(|text| Query::of_text("", text)).collect();
         let portion = (PORTION / self.count().max(1)).clamp(64, 4096);

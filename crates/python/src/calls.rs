@@ -10,7 +10,7 @@ use std::{
 use pyo3::{prelude::*, types::PyDict};
 use sporran_pipeline::{Error, Event, Observer};
 
-use crate::error::{Result, forked, raised};
+use crate::error::{Result, forked, panicked, raised};
 
 /// The process that started the libraries' threads; 0 before that.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -31,13 +31,13 @@ fn check_process() -> Result<()> {
 /// Computes without the interpreter's lock.
 ///
 /// # Errors
-/// The exception of the library's error; `RuntimeError` in a fork.
+/// The exception of the library's error; `ForkError` in a fork.
 pub(crate) fn compute<T: Send, E: Into<Error> + Send>(
     py: Python<'_>,
     work: impl FnOnce() -> std::result::Result<T, E> + Send,
 ) -> Result<T> {
     check_process()?;
-    py.detach(work).map_err(raised)
+    stoppable(py, work)?.map_err(raised)
 }
 
 /// Computes portion by portion, and looks for Ctrl-C between two of them.
@@ -61,13 +61,14 @@ pub(crate) fn portions<I: Sync, T: Send, E: Into<Error> + Send>(
 /// Ends a call from within its work: unwinding drops locks and open files, as the end of the process would.
 struct Stopped(PyErr);
 
-/// Runs work without the interpreter's lock. Work that unwinds with [`Stopped`] ends with its exception.
+/// Runs work without the interpreter's lock. Work that unwinds with [`Stopped`] ends with its exception, and a panic with
+/// `WorkError`.
 fn stoppable<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> Result<T> {
     match py.detach(|| catch_unwind(AssertUnwindSafe(work))) {
         Ok(result) => Ok(result),
         Err(panic) => match panic.downcast::<Stopped>() {
             Ok(stopped) => Err(stopped.0),
-            Err(panic) => resume_unwind(panic),
+            Err(panic) => Err(panicked(&*panic)),
         },
     }
 }

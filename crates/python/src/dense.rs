@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::{
     arguments::{Matrix, options, table},
     calls::{compute, watched},
-    error::{Result, argument},
+    error::{InputError, Result, argument},
 };
 
 /// The origin of an index whose vectors come from Python.
@@ -138,12 +138,13 @@ impl DenseIndex {
         &self,
         py: Python<'py>,
         queries: &Bound<'_, PyAny>,
-        k: usize,
+        k: i128,
     ) -> Result<(Bound<'py, PyArray2<f32>>, Bound<'py, PyArray2<i64>>)> {
         let most = self.index.len().max(MOST_FILLED);
-        if k == 0 || k > most {
-            return Err(argument("k", &format!("a number from 1 to {most}"), k));
-        }
+        let k = usize::try_from(k)
+            .ok()
+            .filter(|k| (1..=most).contains(k))
+            .ok_or_else(|| argument("k", &format!("a number from 1 to {most}"), k))?;
         let matrix = Matrix::of("queries", queries)?;
         let (rows, width, values) = (matrix.rows, matrix.width, matrix.values());
         let (mut scores, mut ids) = (filled(rows, k, f32::NEG_INFINITY)?, filled(rows, k, NONE)?);
@@ -172,7 +173,7 @@ impl DenseIndex {
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (PathBuf, String))> {
         if self.temporary.is_some() {
             let message = "an index without a path cannot be pickled; give `build` a path";
-            return Err(pyo3::exceptions::PyTypeError::new_err(message));
+            return Err(InputError::new_err(message));
         }
         let again = py.import("sporran")?.getattr("_dense_index")?;
         Ok((again, (self.folder.clone(), self.arguments.clone())))

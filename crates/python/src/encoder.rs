@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder as _, Prompt};
 
 use crate::{
-    arguments::{Texts, options},
+    arguments::{Texts, count, optional_count, options},
     calls::{compute, portions},
     error::{InputError, Result, argument},
 };
@@ -34,12 +34,15 @@ impl Encoder {
         pooling: Option<&str>,
         prompt: Option<String>,
         prompt_name: Option<String>,
-        dimensions: Option<usize>,
-        max_tokens: Option<usize>,
+        dimensions: Option<i128>,
+        max_tokens: Option<i128>,
         precision: &str,
         device: &str,
-        batch_tokens: usize,
+        batch_tokens: i128,
     ) -> Result<Self> {
+        let dimensions = optional_count("dimensions", dimensions, 1)?;
+        let max_tokens = optional_count("max_tokens", max_tokens, 1)?;
+        let batch_tokens = count("batch_tokens", batch_tokens, 1)?;
         let arguments = serde_json::json!({
             "model": model, "pooling": pooling, "prompt": prompt, "prompt_name": prompt_name,
             "dimensions": dimensions, "max_tokens": max_tokens, "precision": precision, "device": device,

@@ -1,10 +1,13 @@
 //! Errors of the libraries as Python's exceptions, whose classes are in `sporran.errors`.
 
-use pyo3::{PyErr, exceptions::PyRuntimeError, import_exception};
+use std::any::Any;
+
+use pyo3::{PyErr, import_exception};
 use sporran_pipeline::Error;
 
 import_exception!(sporran.errors, BusyError);
 import_exception!(sporran.errors, ConfigError);
+import_exception!(sporran.errors, ForkError);
 import_exception!(sporran.errors, InputError);
 import_exception!(sporran.errors, WorkError);
 
@@ -30,8 +33,15 @@ pub(crate) fn argument(name: &str, expected: &str, found: impl std::fmt::Display
 
 /// The exception for a process that was forked after the library's threads had started.
 pub(crate) fn forked() -> PyErr {
-    PyRuntimeError::new_err(
+    ForkError::new_err(
         "this process was forked after sporran had started its threads, which a fork does not copy; start it with \
          multiprocessing's method `spawn` or `forkserver`, or fork before the first call",
     )
+}
+
+/// The exception for a fault of the library, with its message.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> PyErr {
+    let message =
+        panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+    WorkError::new_err(format!("sporran has a fault: {}", message.unwrap_or("a panic without a message")))
 }

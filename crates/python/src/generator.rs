@@ -9,7 +9,7 @@ use sporran_pipeline::Error;
 use sporran_transformers::GenerationOptions;
 
 use crate::{
-    arguments::{Texts, options, table},
+    arguments::{Texts, count, optional_count, options, table},
     calls::{compute, portions},
     encoder::{model_folder, parsed},
     error::{Result, argument},
@@ -39,14 +39,13 @@ impl Generator {
         precision: &str,
         device: &str,
         engine: &str,
-        max_input_tokens: Option<usize>,
-        batch_size: usize,
+        max_input_tokens: Option<i128>,
+        batch_size: i128,
         stops: Vec<String>,
         generation: Option<&Bound<'_, PyDict>>,
     ) -> Result<Self> {
-        if batch_size == 0 {
-            return Err(argument("batch_size", "at least 1", 0));
-        }
+        let max_input_tokens = optional_count("max_input_tokens", max_input_tokens, 1)?;
+        let batch_size = count("batch_size", batch_size, 1)?;
         let table = table(generation)?;
         let mut arguments = json!({
             "model": model, "chat": chat, "system": system, "precision": precision, "device": device,
@@ -88,15 +87,16 @@ impl Generator {
     fn generate<'py>(&self, py: Python<'py>, prompts: &Bound<'_, PyAny>) -> Result<Bound<'py, PyAny>> {
         let prompts = Texts::of("prompts", prompts)?;
         // Prompts of similar length share a batch, so a portion has several batches.
-        let answers: Vec<String> = portions(py, &prompts.slices(), self.portion * 4, |texts| {
-            let rows: std::result::Result<Vec<Vec<u32>>, Error> =
-                texts.iter().map(|text| self.row(text)).collect();
-            let outputs = self.generator.generate_from(&rows?, None)?;
-            let best = |texts: Vec<sporran_generator::GeneratedText>| {
-                texts.into_iter().next().map_or_else(String::new, |best| best.text)
-            };
-            Ok::<_, Error>(outputs.into_iter().map(best).collect())
-        })?;
+        let answers: Vec<String> =
+            portions(py, &prompts.slices(), self.portion.saturating_mul(4), |texts| {
+                let rows: std::result::Result<Vec<Vec<u32>>, Error> =
+                    texts.iter().map(|text| self.row(text)).collect();
+                let outputs = self.generator.generate_from(&rows?, None)?;
+                let best = |texts: Vec<sporran_generator::GeneratedText>| {
+                    texts.into_iter().next().map_or_else(String::new, |best| best.text)
+                };
+                Ok::<_, Error>(outputs.into_iter().map(best).collect())
+            })?;
         if prompts.is_one {
             return Ok(answers.into_iter().next().unwrap_or_default().into_pyobject(py)?.into_any());
         }

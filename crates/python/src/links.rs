@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use sporran_pipeline::link_prediction::{AskOptions, LinkPredictor, LinkQuestion};
 
 use crate::{
+    arguments::count,
     calls::compute,
     error::{InputError, Result, argument},
 };
@@ -38,14 +39,14 @@ impl TripleScorer {
         subject: Option<String>,
         relation: Option<String>,
         object: Option<String>,
-        k: usize,
-        chains: usize,
+        k: i128,
+        chains: i128,
         known: bool,
     ) -> Result<String> {
         let relation = relation.ok_or_else(|| argument("relation", "a relation", "none"))?;
         let question = LinkQuestion { subject, relation, object };
         let resolved = self.predictor.resolve(&question).map_err(InputError::new_err)?;
-        let options = AskOptions { answers: k, chains, known };
+        let options = AskOptions { answers: count("k", k, 0)?, chains: count("chains", chains, 0)?, known };
         let answers = compute(py, || self.predictor.ask(&[resolved], options))?;
         let row = answers.into_iter().next().unwrap_or_default();
         serde_json::to_string(&row).map_err(|error| argument("answers", "plain values", error))

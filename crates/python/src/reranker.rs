@@ -10,7 +10,7 @@ use sporran_pipeline::Error;
 use sporran_reranker::{Computing, CrossEncoder, CrossEncoderOptions, LlmOptions, LlmReranker, Saved};
 
 use crate::{
-    arguments::Texts,
+    arguments::{Texts, count, optional_count},
     calls::{compute, portions},
     encoder::{model_folder, parsed},
     error::{Result, argument},
@@ -44,11 +44,13 @@ impl Reranker {
         model: PathBuf,
         instruction: Option<String>,
         raw_scores: bool,
-        max_tokens: Option<usize>,
+        max_tokens: Option<i128>,
         precision: &str,
         device: &str,
-        batch_tokens: usize,
+        batch_tokens: i128,
     ) -> Result<Self> {
+        let max_tokens = optional_count("max_tokens", max_tokens, 1)?;
+        let batch_tokens = count("batch_tokens", batch_tokens, 1)?;
         let arguments = serde_json::json!({
             "model": model, "instruction": instruction, "raw_scores": raw_scores, "max_tokens": max_tokens, "precision": precision,
             "device": device, "batch_tokens": batch_tokens,

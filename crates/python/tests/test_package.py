@@ -131,6 +131,21 @@ for work in [lambda: sporran.DenseIndex.build(vectors, kind="hnsw"), lambda: ind
     subprocess.run([sys.executable, "-c", script], check=True, timeout=300)
 
 
+def test_wrong_arguments_are_errors_of_the_package(root):
+    index = sporran.BM25.from_texts(TEXTS)
+    with pytest.raises(sporran.InputError, match="^k: expected a whole number from 0 to .*, found -1"):
+        index.search("dog", k=-1)
+    with pytest.raises(sporran.InputError, match="^k: .*, found 100000000000000000000$"):
+        index.search("dog", k=10**20)
+    with pytest.raises(sporran.InputError, match="keyword arguments: expected plain values"):
+        sporran.BM25.from_texts(TEXTS, k1={1, 2})
+    with pytest.raises(sporran.InputError, match="without a path cannot be pickled"):
+        pickle.dumps(sporran.DenseIndex.build(np.eye(2, dtype=np.float32)))
+    with pytest.raises(sporran.InputError, match="^batch_tokens: "):
+        sporran.Encoder(root / "crates/transformers/tests/data/encoders/sentence", batch_tokens=-1)
+    assert issubclass(sporran.ForkError, (sporran.WorkError, RuntimeError))
+
+
 def test_arrays_at_any_address_are_read():
     vectors = np.random.default_rng(6).standard_normal((300, 24), dtype=np.float32)
     shifted = np.frombuffer(b"\0" + vectors.tobytes(), dtype=np.float32, offset=1).reshape(vectors.shape)
@@ -280,7 +295,7 @@ def test_spawned_processes_work():
 def test_a_fork_after_the_first_call_is_refused():
     _search(0)
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        with pytest.raises(RuntimeError, match="spawn"):
+        with pytest.raises(sporran.ForkError, match="spawn"):
             pool.map(_search, range(1))
 
 

@@ -76,7 +76,8 @@ fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Shard> {
             let last = number("SLURM_ARRAY_TASK_MAX")?;
             // A list such as `0,3,7` has no first number and step that give all its numbers.
             let place = id.checked_sub(first).filter(|distance| distance.is_multiple_of(step));
-            let count = |last: u32| last.checked_sub(first).map(|distance| (distance / step).saturating_add(1));
+            let count =
+                |last: u32| last.checked_sub(first).map(|distance| (distance / step).saturating_add(1));
             let is_range = last.is_none_or(|last| count(last) == Some(of));
             let Some(distance) = place.filter(|_| is_range) else {
                 let last = last.map_or(String::new(), |last| format!(" to {last}"));

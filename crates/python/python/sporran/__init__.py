@@ -22,7 +22,7 @@ from ._sporran import (
     PassageStore,
     Reranker,
 )
-from .errors import BusyError, ConfigError, InputError, SporranError, WorkError
+from .errors import BusyError, ConfigError, ForkError, InputError, SporranError, WorkError
 from .facts import FactExtractor
 from .links import TripleScorer
 from .workflows import Report, check, run, train
@@ -37,6 +37,7 @@ __all__ = [
     "Encoder",
     "Evidence",
     "FactExtractor",
+    "ForkError",
     "Generator",
     "Hit",
     "InputError",

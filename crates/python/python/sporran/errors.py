@@ -19,3 +19,7 @@ class ConfigError(InputError):
 
 class WorkError(SporranError):
     """The work failed, though the input was right: for example, the disk is full."""
+
+
+class ForkError(WorkError, RuntimeError):
+    """This process was forked after the library had started its threads. The message names the methods that work."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import Encoder
+from .. import Encoder, InputError
 
 
 def passage_rows(
@@ -18,11 +18,11 @@ def passage_rows(
 ) -> Iterator[tuple[int, str, str, NDArray[np.float32]]]:
     """The id, the title, the text and the vector of each passage. Ids count from ``first``; titles are empty unless they are given.
 
-    Raises ``ValueError`` for other numbers of titles or vectors than of texts.
+    Raises ``InputError`` for other numbers of titles or vectors than of texts.
     """
     names = titles if titles is not None else [""] * len(texts)
     if not len(vectors) == len(names) == len(texts):
-        raise ValueError(f"expected {len(texts)} titles and vectors, found {len(names)} and {len(vectors)}")
+        raise InputError(f"expected {len(texts)} titles and vectors, found {len(names)} and {len(vectors)}")
     each = enumerate(zip(names, texts, vectors), first)
     return ((at, title, text, vector) for at, (title, text, vector) in each)
 

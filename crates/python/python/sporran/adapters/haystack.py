@@ -7,7 +7,7 @@ from typing import Any
 
 from haystack import Document, component
 
-from .. import Encoder, Hit, Reranker
+from .. import Encoder, Hit, InputError, Reranker
 from ._parts import best
 
 __all__ = ["SporranDocumentEmbedder", "SporranRanker", "SporranRetriever", "SporranTextEmbedder"]
@@ -16,7 +16,7 @@ __all__ = ["SporranDocumentEmbedder", "SporranRanker", "SporranRetriever", "Spor
 def _document(hit: Hit) -> Document:
     passage = hit.passage
     if passage is None:
-        raise ValueError("expected an index that knows its texts, such as BM25")
+        raise InputError("expected an index that knows its texts, such as BM25")
     about = {"page_id": passage.page_id, "title": passage.title, "section": passage.section}
     return Document(id=str(hit.id), content=passage.text, meta=about, score=hit.score)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .. import Encoder, Hit
+from .. import Encoder, Hit, InputError
 from .._sporran import text_hit
 from ._parts import encoded_rows
 
@@ -28,7 +28,7 @@ class Lance:
 
     def __init__(self, database: Any, table: str, encoder: Encoder, similarity: str = "inner-product") -> None:
         if similarity not in _METRICS:
-            raise ValueError(f"similarity: expected one of {', '.join(_METRICS)}, found {similarity!r}")
+            raise InputError(f"similarity: expected one of {', '.join(_METRICS)}, found {similarity!r}")
         self.database, self.name, self.encoder = database, table, encoder
         self.similarity = similarity
 

@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict
 
-from .. import Encoder, Hit, Reranker
+from .. import Encoder, Hit, InputError, Reranker
 from ._parts import best
 
 __all__ = ["SporranEmbeddings", "SporranReranker", "SporranRetriever"]
@@ -20,7 +20,7 @@ __all__ = ["SporranEmbeddings", "SporranReranker", "SporranRetriever"]
 def _document(hit: Hit) -> Document:
     passage = hit.passage
     if passage is None:
-        raise ValueError("expected an index that knows its texts, such as BM25")
+        raise InputError("expected an index that knows its texts, such as BM25")
     about = {"id": hit.id, "score": hit.score, "page_id": passage.page_id}
     about |= {"title": passage.title, "section": passage.section}
     return Document(page_content=passage.text, metadata=about)

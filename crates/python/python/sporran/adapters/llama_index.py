@@ -10,7 +10,7 @@ from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 
-from .. import Encoder, Hit, Reranker
+from .. import Encoder, Hit, InputError, Reranker
 from ._parts import best
 
 __all__ = ["SporranEmbedding", "SporranReranker", "SporranRetriever"]
@@ -19,7 +19,7 @@ __all__ = ["SporranEmbedding", "SporranReranker", "SporranRetriever"]
 def _node(hit: Hit) -> NodeWithScore:
     passage = hit.passage
     if passage is None:
-        raise ValueError("expected an index that knows its texts, such as BM25")
+        raise InputError("expected an index that knows its texts, such as BM25")
     about = {"page_id": passage.page_id, "title": passage.title, "section": passage.section}
     return NodeWithScore(node=TextNode(id_=str(hit.id), text=passage.text, metadata=about), score=hit.score)
 
@@ -77,7 +77,7 @@ class SporranReranker(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is None:
-            raise ValueError("expected a query")
+            raise InputError("expected a query")
         if not nodes:
             return []
         texts = [node.node.get_content(metadata_mode=MetadataMode.NONE) for node in nodes]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import Connection, sql
 
-from .. import Encoder, Hit
+from .. import Encoder, Hit, InputError
 from .._sporran import text_hit
 from ._parts import encoded_rows
 
@@ -36,7 +36,7 @@ class PgVector:
         similarity: str = "inner-product",
     ) -> None:
         if similarity not in _OPERATORS:
-            raise ValueError(f"similarity: expected one of {', '.join(_OPERATORS)}, found {similarity!r}")
+            raise InputError(f"similarity: expected one of {', '.join(_OPERATORS)}, found {similarity!r}")
         self.connection = connection
         self.table = sql.Identifier(*table.split("."))
         self.encoder = encoder
@@ -71,7 +71,7 @@ class PgVector:
         ``options`` are those of the index: ``m=16``, ``ef_construction=64``, ``lists=100``.
         """
         if kind not in ("hnsw", "ivfflat"):
-            raise ValueError(f"kind: expected hnsw or ivfflat, found {kind!r}")
+            raise InputError(f"kind: expected hnsw or ivfflat, found {kind!r}")
         given = [sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in options.items()]
         create = sql.SQL("CREATE INDEX ON {} USING {} (vector {})").format(
             self.table, sql.SQL(kind), sql.SQL(_CLASSES[self.similarity])

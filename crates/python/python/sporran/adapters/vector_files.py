@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import InputError
 from ._parts import passage_rows
 
 __all__ = ["read_faiss", "write_faiss", "write_opensearch", "write_qdrant"]
@@ -25,10 +26,10 @@ def write_faiss(
     """Writes vectors with the shape (vectors, values) as an ``IndexFlat`` of FAISS."""
     kinds = {name: kind for kind, name in _FAISS.items()}
     if similarity not in kinds:
-        raise ValueError(f"similarity: expected one of {', '.join(kinds)}, found {similarity!r}")
+        raise InputError(f"similarity: expected one of {', '.join(kinds)}, found {similarity!r}")
     rows = np.ascontiguousarray(vectors, dtype="<f4")
     if rows.ndim != 2:
-        raise ValueError(f"vectors: expected the shape (vectors, values), found {rows.shape}")
+        raise InputError(f"vectors: expected the shape (vectors, values), found {rows.shape}")
     count, width = rows.shape
     metric = 0 if similarity == "inner-product" else 1
     # FAISS writes two unused numbers before the byte of a trained index.
@@ -48,11 +49,11 @@ def read_faiss(path: str | os.PathLike[str]) -> tuple[NDArray[np.float32], str]:
     with open(path, "rb") as file:
         start = file.read(begin)
     if len(start) < begin or start[:4] not in _FAISS:
-        raise ValueError(f"{os.fspath(path)}: expected a flat index of FAISS (IxFI or IxF2), found {start[:4]!r}")
+        raise InputError(f"{os.fspath(path)}: expected a flat index of FAISS (IxFI or IxF2), found {start[:4]!r}")
     kind, width, count, *_ = _HEADER.unpack(start[: _HEADER.size])
     (values,) = struct.unpack("<Q", start[_HEADER.size :])
     if width <= 0 or count < 0 or values != width * count or size != begin + 4 * values:
-        raise ValueError(f"{os.fspath(path)}: expected {count} vectors of {width} values, found {size} bytes")
+        raise InputError(f"{os.fspath(path)}: expected {count} vectors of {width} values, found {size} bytes")
     if count == 0:
         return np.zeros((0, width), np.float32), _FAISS[kind]
     rows = np.memmap(path, dtype="<f4", mode="r", offset=begin, shape=(count, width))
