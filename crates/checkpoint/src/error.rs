@@ -454,6 +454,13 @@ impl Error {
         }
     }
 
+    /// The error of a GGUF file, without the backtrace that candle may append to its message.
+    #[must_use]
+    pub fn gguf(path: impl Into<PathBuf>, source: &candle_core::Error) -> Self {
+        let message = source.to_string().lines().next().unwrap_or_default().to_owned();
+        Self::Gguf { path: path.into(), source: candle_core::Error::Msg(message) }
+    }
+
     /// Wraps an input/output error with its path and the attempted action.
     pub fn io(path: impl Into<PathBuf>, action: &'static str) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();

@@ -20,8 +20,8 @@ pub(super) fn head(path: &Path) -> Result<(Content, BufReader<File>)> {
     file.by_ref().take(1024).read_to_end(&mut beginning).map_err(Error::io(path, "read"))?;
     pointer::check(path, &beginning)?;
     file.rewind().map_err(Error::io(path, "read"))?;
-    check_alignment(path, &mut file)?;
-    let content = Content::read(&mut file).map_err(|source| Error::Gguf { path: path.into(), source })?;
+    check_head(path, &mut file)?;
+    let content = Content::read(&mut file).map_err(|source| Error::gguf(path, &source))?;
     Ok((content, file))
 }
 
@@ -29,44 +29,109 @@ pub(super) fn head(path: &Path) -> Result<(Content, BufReader<File>)> {
 const DEEPEST: u32 = 8;
 const LONGEST: u64 = 1 << 16;
 
-/// Checks that tensors are laid out in steps of at least a byte, which the reader of the head assumes, and seeks back to
-/// the beginning. That reader reports other errors.
-fn check_alignment(path: &Path, file: &mut BufReader<File>) -> Result<()> {
-    let alignment = alignment(file).unwrap_or(None);
+/// Checks what the reader of the head assumes or does not name, and seeks back to the beginning: tensors are laid out in steps of
+/// at least a byte, and have types that can be read. That reader reports other errors.
+fn check_head(path: &Path, file: &mut BufReader<File>) -> Result<()> {
+    let mut seen = Seen::default();
+    // An end of the file here is one for that reader too.
+    let _ = seen.read(file);
     file.rewind().map_err(Error::io(path, "read"))?;
-    match alignment {
-        Some(0) => Err(Error::Config {
+    if seen.alignment == Some(0) {
+        return Err(Error::Config {
             path: path.into(),
             field: "general.alignment".into(),
             expected: "at least 1".into(),
             found: "0".into(),
-        }),
-        _ => Ok(()),
+        });
+    }
+    match seen.foreign {
+        Some((tensor, kind)) => {
+            let name = FOREIGN.iter().find(|(number, _)| *number == kind);
+            Err(Error::Config {
+                path: path.into(),
+                field: format!("{tensor}.type"),
+                expected: "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1, or Q2_K to Q8_K".into(),
+                found: name.map_or_else(|| format!("the type {kind}"), |(_, name)| (*name).to_owned()),
+            })
+        }
+        None => Ok(()),
     }
 }
 
-/// The number of `general.alignment`, where the head has it.
-fn alignment(file: &mut (impl Read + Seek)) -> std::io::Result<Option<u64>> {
-    let mut head = [0; 8];
-    file.read_exact(&mut head)?;
-    // Version 1 counts in 32 bits.
-    let width = if u32::from_le_bytes([head[4], head[5], head[6], head[7]]) == 1 { 4 } else { 8 };
-    let _tensors = number(file, width)?;
-    for _ in 0..number(file, width)? {
-        let length = number(file, width)?;
-        if length > LONGEST {
-            return Ok(None);
+/// The numbers of the types that can be read.
+const KNOWN: [u64; 15] = [0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 30];
+
+/// The names of other types, by their numbers.
+const FOREIGN: [(u64, &str); 18] = [
+    (16, "IQ2_XXS"),
+    (17, "IQ2_XS"),
+    (18, "IQ3_XXS"),
+    (19, "IQ1_S"),
+    (20, "IQ4_NL"),
+    (21, "IQ3_S"),
+    (22, "IQ2_S"),
+    (23, "IQ4_XS"),
+    (24, "I8"),
+    (25, "I16"),
+    (26, "I32"),
+    (27, "I64"),
+    (28, "F64"),
+    (29, "IQ1_M"),
+    (34, "TQ1_0"),
+    (35, "TQ2_0"),
+    (39, "MXFP4"),
+    (40, "NVFP4"),
+];
+
+/// What a head says of the layout of tensors.
+#[derive(Default)]
+struct Seen {
+    /// The number of `general.alignment`.
+    alignment: Option<u64>,
+    /// The first tensor of a type that cannot be read, and the type's number.
+    foreign: Option<(String, u64)>,
+}
+
+impl Seen {
+    fn read(&mut self, file: &mut (impl Read + Seek)) -> std::io::Result<()> {
+        let mut head = [0; 8];
+        file.read_exact(&mut head)?;
+        // Version 1 counts in 32 bits.
+        let width = if u32::from_le_bytes([head[4], head[5], head[6], head[7]]) == 1 { 4 } else { 8 };
+        let tensors = number(file, width)?;
+        for _ in 0..number(file, width)? {
+            let key = name(file, width)?;
+            let kind = number(file, 4)?;
+            match scalar(kind) {
+                Some(size) if key == b"general.alignment" => self.alignment = Some(number(file, size)?),
+                _ => skip(file, kind, width, 0)?,
+            }
         }
-        let mut key = vec![0; length as usize];
-        file.read_exact(&mut key)?;
-        let kind = number(file, 4)?;
-        if key == b"general.alignment" {
-            let size = scalar(kind).unwrap_or(0);
-            return if size == 0 { Ok(None) } else { number(file, size).map(Some) };
+        for _ in 0..tensors {
+            let tensor = name(file, width)?;
+            for _ in 0..number(file, 4)? {
+                let _size = number(file, width)?;
+            }
+            let kind = number(file, 4)?;
+            let _offset = number(file, 8)?;
+            if !KNOWN.contains(&kind) {
+                self.foreign = Some((String::from_utf8_lossy(&tensor).into_owned(), kind));
+                return Ok(());
+            }
         }
-        skip(file, kind, width, 0)?;
+        Ok(())
     }
-    Ok(None)
+}
+
+/// A name after its length.
+fn name(file: &mut impl Read, width: usize) -> std::io::Result<Vec<u8>> {
+    let length = number(file, width)?;
+    if length > LONGEST {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    let mut name = vec![0; length as usize];
+    file.read_exact(&mut name)?;
+    Ok(name)
 }
 
 /// An unsigned little-endian number of `width` bytes.

@@ -134,7 +134,7 @@ impl GgufFile {
     /// # Errors
     /// [`Error::Gguf`] where it cannot be read, or a tensor error where memory ends.
     pub fn tensor(&self, stored: &str, device: &Device) -> Result<Tensor> {
-        let wrong = |source| Error::Gguf { path: self.path.clone(), source };
+        let wrong = |source: candle_core::Error| Error::gguf(&self.path, &source);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let tensor = self.content.tensor(&mut *file, stored, device).map_err(wrong)?;
         Ok(tensor.dequantize(device)?)

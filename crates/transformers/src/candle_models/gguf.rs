@@ -141,7 +141,7 @@ pub(super) fn names() -> String {
 /// [`Error::Gguf`] where a tensor or a field is missing.
 pub(super) fn load(load: Load, file: GgufFile, device: &Device) -> Result<Box<dyn CandleModel>> {
     let (path, content, reader) = file.into_parts();
-    load((content, reader, device.clone())).map_err(|source| Error::Gguf { path, source })
+    load((content, reader, device.clone())).map_err(|source| Error::gguf(path, &source))
 }
 
 #[cfg(test)]

@@ -206,6 +206,16 @@ fn a_gguf_file_that_is_damaged_is_an_error() {
         fs::write(&path, &whole[..length]).unwrap();
         assert!(matches!(Gguf::open(&path), Err(Error::Gguf { .. })), "{length}");
     }
+    // A type that cannot be read, of the token embeddings.
+    let mut other = whole.clone();
+    let name = b"token_embd.weight";
+    let after = name.len() + other.windows(name.len()).position(|bytes| bytes == name).unwrap();
+    let kind = after + 4 + 8 * usize::from(other[after]);
+    other[kind..kind + 4].copy_from_slice(&20u32.to_le_bytes());
+    fs::write(&path, &other).unwrap();
+    let error = Gguf::open(&path).unwrap_err().to_string();
+    assert!(error.contains("field `token_embd.weight.type`: expected F32, F16,"), "{error}");
+    assert!(error.ends_with("found IQ4_NL"), "{error}");
     fs::write(&path, &whole[..whole.len() - 100]).unwrap();
     let error = Gguf::open(&path).unwrap().causal_model(DType::F32, &device()).err().unwrap();
     assert!(matches!(error, Error::Gguf { .. }), "{error}");
