@@ -73,8 +73,8 @@ pub enum Error {
         /// The length of the first line.
         found: usize,
     },
-    /// A file that should hold a key, and is no text.
-    #[error("{path}: expected an API key in UTF-8 on the first line, found other bytes")]
+    /// A file whose key has characters that a header cannot carry.
+    #[error("{path}: expected an API key of visible ASCII characters on line 1, found others")]
     KeyText {
         /// The file.
         path: PathBuf,

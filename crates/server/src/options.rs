@@ -148,12 +148,17 @@ impl Key {
     /// The key on the first line of a file.
     ///
     /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::KeyText`] for one that is no text, [`Error::Key`] for a short key.
+    /// [`Error::Io`] for a file that cannot be read, [`Error::KeyText`] for a key of other characters than visible ones of
+    /// ASCII, [`Error::Key`] for a short key.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path)
             .map_err(|source| Error::Io { what: format!("reading {}", path.display()), source })?;
         let text = String::from_utf8(bytes).map_err(|_| Error::KeyText { path: path.to_owned() })?;
         let key = text.lines().next().unwrap_or_default().trim();
+        // Headers carry no others.
+        if !key.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return Err(Error::KeyText { path: path.to_owned() });
+        }
         if key.len() < LEAST {
             return Err(Error::Key { path: path.to_owned(), least: LEAST, found: key.len() });
         }
@@ -189,5 +194,8 @@ mod tests {
         let message = Key::read(&path).unwrap_err().to_string();
         assert!(message.contains("at least 16 characters") && message.ends_with("found 5"), "{message}");
         assert!(matches!(Key::read(&folder.path().join("none")), Err(Error::Io { .. })));
+        fs::write(&path, "0123456789abcdéf\n").unwrap();
+        let message = Key::read(&path).unwrap_err().to_string();
+        assert!(message.contains("visible ASCII characters on line 1"), "{message}");
     }
 }

@@ -121,7 +121,8 @@ fn no_key(state: &State, request: &Request) -> Option<Failure> {
 
 /// Whether a path needs no key: the page, which has no data, and what tells that the server runs.
 fn is_open(method: &Method, path: &str) -> bool {
-    method == Method::GET && (matches!(path, "/" | "/health" | "/ready") || path.starts_with("/page/"))
+    (method == Method::GET || method == Method::HEAD)
+        && (matches!(path, "/" | "/health" | "/ready") || path.starts_with("/page/"))
 }
 
 /// Whether the host that the client asked for is this machine.

@@ -86,6 +86,7 @@ fn requests_need_the_key_in_one_of_two_headers() {
     // The page has no data, and a supervisor has no key.
     for path in ["/", "/page/app.js", "/health", "/ready"] {
         assert_eq!(served.get(path).status, 200, "{path}");
+        assert_eq!(served.send("HEAD", path, &[], "").status, 200, "{path}");
     }
     for path in ["/metrics", "/v1/mounts", "/openapi.json"] {
         assert_eq!(served.get(path).status, 401, "{path}");
