@@ -164,6 +164,28 @@ impl Document {
     }
 }
 
+/// The documents of a file with their lines.
+///
+/// # Errors
+/// If the file cannot be opened. Each document has read errors with line and field. That of a record of another kind says what is
+/// expected.
+pub(crate) fn numbered(path: &Path) -> Result<impl Iterator<Item = Result<(u64, Document)>> + use<>> {
+    let records = jsonl::open(path)?.numbered::<Document>();
+    Ok(records.map(|record| record.map_err(of_other_kind)))
+}
+
+/// The error of a record without the first field of a document, with the layout that is expected.
+fn of_other_kind(error: Error) -> Error {
+    match error {
+        Error::Record { path, line, field, message } if message.starts_with("missing field `fold`") => {
+            let layout = "expected a document of KnowledgeNet with `fold`, `documentId`, `documentText` and `passages`; \
+                          `sporran populate` writes predictions of this layout to `knowledgenet` in the folder of its run";
+            Error::Record { path, line, field, message: format!("{message}; {layout}") }
+        }
+        other => other,
+    }
+}
+
 /// Reads a file of documents to read or to train on, in order.
 ///
 /// # Errors
@@ -171,7 +193,7 @@ impl Document {
 /// passage or fact outside its document.
 pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<Document>>> {
     let path = path.as_ref().to_owned();
-    let lines = jsonl::open(&path)?.numbered::<Document>();
+    let lines = numbered(&path)?;
     Ok(lines.map(move |line| {
         let (line, document) = line?;
         match document.repeated().or_else(|| document.misplaced()) {
@@ -186,7 +208,7 @@ pub fn annotated(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<D
 /// # Errors
 /// Read errors, with line and field.
 pub fn load(path: impl AsRef<Path>) -> Result<Vec<Document>> {
-    jsonl::open(path)?.records().collect()
+    numbered(path.as_ref())?.map(|line| line.map(|(_, document)| document)).collect()
 }
 
 /// Writes a file of documents.
@@ -219,6 +241,21 @@ mod tests {
         save(&again, &documents).unwrap();
         let value: Value = jsonl::read_json(&again).unwrap();
         assert_eq!(value, serde_json::from_str::<Value>(LINE).unwrap());
+    }
+
+    #[test]
+    fn a_record_of_another_kind_is_told_the_layout() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "{\"id\":\"1\",\"input\":\"x\",\"output\":[]}\n").unwrap();
+        let first = annotated(file.path()).unwrap().next().unwrap().unwrap_err();
+        for error in [load(file.path()).unwrap_err(), first] {
+            let message = error.to_string();
+            assert!(message.contains(":1: missing field `fold`"), "{message}");
+            assert!(
+                message.contains("expected a document of KnowledgeNet with `fold`, `documentId`"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

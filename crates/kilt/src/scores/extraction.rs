@@ -11,8 +11,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::Measure;
 use crate::{
-    Error, Id, Result, jsonl,
-    knowledgenet::{Document, Fact, Passage},
+    Error, Id, Result,
+    knowledgenet::{self, Fact, Passage},
 };
 
 /// The properties whose objects are dates or literals, so that no link can be right.
@@ -327,7 +327,7 @@ fn read(
 ) -> Result<Vec<Read>> {
     let mut documents: Vec<Read> = Vec::new();
     let mut seen: FxHashMap<Id, u64> = FxHashMap::default();
-    for document in jsonl::open(path)?.numbered::<Document>() {
+    for document in knowledgenet::numbered(path)? {
         let (line, document) = document?;
         if fold.is_some_and(|fold| fold != document.fold) {
             continue;

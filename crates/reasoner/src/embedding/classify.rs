@@ -29,13 +29,50 @@ pub struct ClassificationReport {
 /// One relation's share of a [`ClassificationReport`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelationAccuracy {
-    /// A triple is predicted to hold if its log-probability is at least this. The smallest and the greatest f32 stand for all
-    /// triples and for none.
+    /// A triple is predicted to hold if its log-probability is at least this. [`f32::MIN`] stands for all triples and [`f32::MAX`]
+    /// for none; in JSON they are `"all"` and `"none"`.
+    #[serde(with = "ends")]
     pub threshold: f32,
     /// The share that is classified correctly.
     pub accuracy: f64,
     /// The number of triples and negatives in the test part.
     pub triples: usize,
+}
+
+/// A threshold as a number, `"all"` or `"none"`.
+mod ends {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    const ALL: &str = "all";
+    const NONE: &str = "none";
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(f32),
+        Word(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(threshold: &f32, serializer: S) -> Result<S::Ok, S::Error> {
+        if *threshold == f32::MIN {
+            serializer.serialize_str(ALL)
+        } else if *threshold == f32::MAX {
+            serializer.serialize_str(NONE)
+        } else {
+            serializer.serialize_f32(*threshold)
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
+        match Written::deserialize(deserializer)? {
+            Written::Number(number) => Ok(number),
+            Written::Word(word) if word == ALL => Ok(f32::MIN),
+            Written::Word(word) if word == NONE => Ok(f32::MAX),
+            Written::Word(word) => {
+                Err(D::Error::custom(format!("expected a number, `{ALL}` or `{NONE}`, found `{word}`")))
+            }
+        }
+    }
 }
 
 /// The log-probability of a triple. Raw scores are comparable within one question only. So this is the mean
@@ -292,6 +329,20 @@ mod tests {
     }
 
     #[test]
+    fn thresholds_of_all_and_of_none_are_words() {
+        for (threshold, text) in [(f32::MIN, "\"all\""), (f32::MAX, "\"none\""), (-1.5, "-1.5")] {
+            let report = RelationAccuracy { threshold, accuracy: 0.5, triples: 2 };
+            let written = serde_json::to_string(&report).unwrap();
+            assert_eq!(written, format!("{{\"threshold\":{text},\"accuracy\":0.5,\"triples\":2}}"));
+            assert_eq!(serde_json::from_str::<RelationAccuracy>(&written).unwrap(), report);
+        }
+        assert!(
+            serde_json::from_str::<RelationAccuracy>(r#"{"threshold":"x","accuracy":1,"triples":1}"#)
+                .is_err()
+        );
+    }
+
+    #[test]
     fn a_threshold_classifies_as_many_correctly_as_any_other() {
         let cases: [&[(f32, bool)]; 5] = [
             &[(1.0, false), (2.0, true), (3.0, true)],
@@ -307,6 +358,9 @@ mod tests {
             assert_eq!(right(threshold(&case, 1e-3)), best, "{case:?} {}", threshold(&case, 1e-3));
         }
         assert_eq!(threshold(&examples(&[(1.0, false), (2.0, true)]), 1e-3), 1.5);
+        // All triples hold, or none.
+        assert_eq!(threshold(&examples(&[(2.0, true)]), 1e-3), f32::MIN);
+        assert_eq!(threshold(&examples(&[(2.0, false)]), 1e-3), f32::MAX);
         // Two thresholds classify three of four correctly; the second is further from the examples.
         let two = examples(&[(0.0, false), (1.0, true), (1.5, false), (3.0, true)]);
         assert_eq!([1e-3, 0.3].map(|bandwidth| threshold(&two, bandwidth)), [0.5, 2.25]);

@@ -50,6 +50,7 @@ fn table(report: &Value, path: &str, text: &mut String) {
         Value::Number(number) if number.is_f64() => {
             text.push_str(&format!("{path:50} {:.4}\n", number.as_f64().unwrap_or_default()));
         }
+        Value::String(word) => text.push_str(&format!("{path:50} {word}\n")),
         other => text.push_str(&format!("{path:50} {other}\n")),
     }
 }

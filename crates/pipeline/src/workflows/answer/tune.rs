@@ -151,7 +151,7 @@ pub fn tune(options: &Options, observe: &mut Observer<'_>) -> Result<Vec<Trial>>
         let gold = Gold::of(options, file, &examples)?;
         let queries: Vec<_> =
             examples.iter().map(|example| options.general.for_retrieval(&example.query)).collect();
-        begin(observe, format!("retrieve for {}", file.name), retrievers.len() as u64, Unit::Steps);
+        begin(observe, format!("run retrievers for {}", file.name), retrievers.len() as u64, Unit::Steps);
         let mut rankings = Vec::with_capacity(retrievers.len());
         for part in &retrievers {
             rankings.push(part.retrieve(&queries, depth)?);
