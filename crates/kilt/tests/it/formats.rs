@@ -367,6 +367,23 @@ fn fid_examples_carry_gold_and_found_passages() {
 }
 
 #[test]
+fn documents_with_the_same_id_are_an_error() {
+    let world = World::new();
+    let cases = [
+        (Format::BeirCorpus, "{\"_id\":\"a\",\"text\":\"x\"}\n{\"_id\":\"a\",\"text\":\"y\"}\n", "_id"),
+        (Format::Passages, "{\"id\":\"a\",\"text\":\"x\"}\n{\"id\":\"a\",\"text\":\"x\"}\n", "id"),
+        (Format::Msmarco, "a\tx\na\ty\n", "id"),
+    ];
+    for (from, text, field) in cases {
+        world.write("twice", text);
+        let error = convert(&world.request(from, Format::Anserini, "twice", "out.jsonl")).unwrap_err();
+        let expected = format!("twice:2: field `{field}`: expected each id once, found `a` again");
+        assert!(error.to_string().ends_with(&expected), "{error}");
+        assert!(!world.path("out.jsonl").exists());
+    }
+}
+
+#[test]
 fn training_data_has_gold_passages_and_hard_negatives() {
     let world = World::new();
     assert_eq!(world.examples(Format::DprTraining, "train.json"), summary(Noun::Examples, 2, 2, 0, 0));

@@ -19,11 +19,16 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Documents);
     let mut output = Output::create(request.to, &request.output)?;
     // Questions share passages, so those of training data and results are written once.
-    let mut seen = matches!(request.from, Format::Fid | Format::DprTraining).then(FxHashSet::default);
+    let shares = matches!(request.from, Format::Fid | Format::DprTraining);
+    let mut seen = FxHashSet::default();
     for input in &request.inputs {
-        each(request.from, input, &mut |document| {
+        each(request.from, input, &mut |line, document| {
             summary.read += 1;
-            if seen.as_mut().is_some_and(|seen| !seen.insert(document.id.clone())) {
+            if !seen.insert(hash_of(&document.id)) {
+                if !shares {
+                    let message = format!("expected each id once, found `{}` again", document.id);
+                    return Err(Error::record(input, line, id_field(request.from), message));
+                }
                 summary.left_out += 1;
                 return Ok(());
             }
@@ -36,40 +41,63 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     Ok(summary)
 }
 
-/// Hands over every document of a file.
-fn each(from: Format, path: &Path, then: &mut dyn FnMut(Document) -> Result<()>) -> Result<()> {
+/// 128 bits of a hash of an id, which are kept for each document.
+fn hash_of(id: &str) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
+    u128::from_le_bytes(bytes)
+}
+
+/// The field or the column of a document's id.
+fn id_field(from: Format) -> &'static str {
     match from {
-        Format::PsgsTsv => psgs::read(path)?.try_for_each(|row| then(row?.1)),
-        Format::Msmarco => Collection::Msmarco.documents(path)?.try_for_each(|row| then(row?.1)),
-        Format::BeirCorpus => {
-            jsonl::open(path)?.records::<beir::Document>().try_for_each(|record| then(record?.into()))
-        }
-        Format::Passages => {
-            jsonl::open(path)?.records::<passages::Passage>().try_for_each(|record| then(record?.into()))
-        }
+        Format::BeirCorpus => "_id",
+        Format::KnowledgeSource => "wikipedia_id",
+        _ => "id",
+    }
+}
+
+/// Receives a document with its line.
+type Sink<'a> = dyn FnMut(u64, Document) -> Result<()> + 'a;
+
+/// Hands over every document of a file. The line of a passage of a store is its number, from 1.
+fn each(from: Format, path: &Path, then: &mut Sink<'_>) -> Result<()> {
+    match from {
+        Format::PsgsTsv => psgs::read(path)?.try_for_each(|row| row.and_then(|(line, row)| then(line, row))),
+        Format::Msmarco => Collection::Msmarco
+            .documents(path)?
+            .try_for_each(|row| row.and_then(|(line, row)| then(line, row))),
+        Format::BeirCorpus => jsonl::open(path)?
+            .numbered::<beir::Document>()
+            .try_for_each(|record| record.and_then(|(line, record)| then(line, record.into()))),
+        Format::Passages => jsonl::open(path)?
+            .numbered::<passages::Passage>()
+            .try_for_each(|record| record.and_then(|(line, record)| then(line, record.into()))),
         Format::Anserini => elements::open(path)?
             .records::<anserini::Document>()
-            .try_for_each(|record| then(record?.1.into())),
+            .try_for_each(|record| record.and_then(|(line, record)| then(line, record.into()))),
         Format::Store => {
             let store = PassageStore::open(path)?;
-            (0..store.len() as u32).try_for_each(|number| then(store.passage(PassageId(number)).into()))?;
+            (0..store.len() as u32).try_for_each(|number| {
+                then(u64::from(number) + 1, store.passage(PassageId(number)).into())
+            })?;
             store.sound()
         }
         Format::Fid => elements::open(path)?.records::<RetrievedExample>().try_for_each(|record| {
             let (line, record) = record?;
             record.ctxs.iter().enumerate().try_for_each(|(at, context)| {
-                then(context.document().ok_or_else(|| no_id(path, line, format!("ctxs[{at}].id")))?)
+                then(line, context.document().ok_or_else(|| no_id(path, line, format!("ctxs[{at}].id")))?)
             })
         }),
         Format::DprTraining => elements::open(path)?.records::<TrainingExample>().try_for_each(|record| {
             let (line, record) = record?;
             record.contexts().try_for_each(|(list, at, context)| {
                 let document = context.document();
-                then(document.ok_or_else(|| no_id(path, line, format!("{list}[{at}].passage_id")))?)
+                then(line, document.ok_or_else(|| no_id(path, line, format!("{list}[{at}].passage_id")))?)
             })
         }),
         _ => jsonl::open(path)?
-            .batches::<Page>(|batch| batch.iter().try_for_each(|(_, page)| then(Document::from(page)))),
+            .batches::<Page>(|batch| batch.iter().try_for_each(|(line, page)| then(*line, page.into()))),
     }
 }
 

@@ -111,8 +111,8 @@ impl Request {
 /// Converts. The output appears after all inputs were read without an error.
 ///
 /// # Errors
-/// As [`Request::check`]; any error of the readers and writers; [`Error::DuplicateId`] or [`Error::Record`] for queries with
-/// the same id, and for two grades of one document; [`Error::Empty`] for empty inputs.
+/// As [`Request::check`]; any error of the readers and writers; [`Error::DuplicateId`] or [`Error::Record`] for queries or
+/// documents with the same id, and for two grades of one document; [`Error::Empty`] for empty inputs.
 pub fn convert(request: &Request) -> Result<Summary> {
     match request.check()? {
         Noun::Documents => documents::convert(request),
