@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sporran_kilt::jsonl;
+
 use crate::error::{Error, Result};
 
 /// Checks that there is a file; `-` is standard input or output.
@@ -21,9 +23,7 @@ pub(crate) fn file(path: &Path) -> Result<()> {
 /// Checks that there is a file that can be read more than once: neither standard input nor a pipe.
 pub(crate) fn file_to_reread(path: &Path) -> Result<()> {
     file(path)?;
-    // What cannot be looked up has an error when it is opened.
-    let is_stream = path.as_os_str() == "-" || path.metadata().is_ok_and(|about| !about.is_file());
-    if is_stream && path != Path::new("/dev/null") {
+    if jsonl::is_stream(path) && path != Path::new("/dev/null") {
         let message = format!("{}: expected a file, which is read twice; found a stream", path.display());
         return Err(Error::Input(message));
     }
@@ -127,6 +127,17 @@ mod tests {
             message.contains("expected another file to write than") && message.ends_with("a, which is read")
         );
         assert!(not_read(Path::new("/dev/null"), [&PathBuf::from("/dev/null")]).is_ok());
+    }
+
+    #[test]
+    fn a_stream_is_no_file_that_is_read_twice() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(file_to_reread(file.path()).is_ok());
+        assert!(file_to_reread(Path::new("-")).is_err());
+        if cfg!(unix) {
+            let message = file_to_reread(Path::new("/dev/zero")).unwrap_err().to_string();
+            assert_eq!(message, "/dev/zero: expected a file, which is read twice; found a stream");
+        }
     }
 
     #[test]

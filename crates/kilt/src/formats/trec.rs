@@ -147,8 +147,7 @@ pub(super) fn qrel(path: &Path, line: u64, text: &str) -> Result<Qrel> {
 /// As [`read_run`]; also if a query has a document twice.
 pub fn read_rankings(path: &Path) -> Result<Box<dyn Iterator<Item = Result<Ranking>>>> {
     // Standard input and pipes cannot be read twice.
-    let is_stream = path.as_os_str() == "-" || path.metadata().is_ok_and(|about| !about.is_file());
-    if is_stream || !is_grouped(path)? {
+    if jsonl::is_stream(path) || !is_grouped(path)? {
         return collected(path);
     }
     let path = path.to_owned();

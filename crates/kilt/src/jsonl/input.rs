@@ -172,6 +172,12 @@ fn other_encoding(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Whether a path can be read only once: standard input, a pipe or a device. A path that cannot be looked up has its error when it is
+/// opened.
+pub fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == "-" || path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir())
+}
+
 /// A file's content.
 pub(crate) struct Input {
     pub(crate) bytes: Box<dyn BufRead + Send>,

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 
 pub use chunk::Chunk;
 pub(crate) use input::Input;
-pub use input::{InputFile, Position, open_bytes};
+pub use input::{InputFile, Position, is_stream, open_bytes};
 pub use limits::{FREE, Limits};
 pub(crate) use limits::{TooMuch, read_line};
 pub use parse::{parse, parse_free, utf8};

@@ -29,13 +29,14 @@ pub(crate) struct Files {
     /// File to write; .gz and .zst compress; `-` is standard output. A folder for `beir`
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     output: PathBuf,
-    /// Passage store that the passage numbers of a run refer to
+    /// Passage store of a run. Its documents are passages, by number or as `page#place`; with a tag that ends with `/pages` they
+    /// are ids of pages
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     store: Option<PathBuf>,
     /// Run file with the passages retrieved for the records of a task file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     run: Option<PathBuf>,
-    /// Page ids by title (fid) or by document (run): a JSON object, or lines of two columns
+    /// Page ids by title (fid) or by document (run): a JSON object, or lines of two columns. A file that can be read twice
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     mapping: Option<PathBuf>,
     /// TriviaQA's question files or their archive, to join with KILT's TriviaQA
@@ -48,7 +49,8 @@ impl Files {
         let Self { from, to, inputs, output, store, run, mapping, triviaqa } = self;
         inputs.iter().chain(&triviaqa).try_for_each(|path| paths::file_or_folder(path))?;
         store.as_deref().map_or(Ok(()), paths::folder)?;
-        [&run, &mapping].into_iter().flatten().try_for_each(|path| paths::file(path))?;
+        run.as_deref().map_or(Ok(()), paths::file)?;
+        mapping.as_deref().map_or(Ok(()), paths::file_to_reread)?;
         paths::not_read(&output, inputs.iter().chain(&triviaqa).chain(&run).chain(&mapping))?;
         interrupt::keep(Kept::Output(output.clone()));
         let request = Request { from, to, inputs, output, store, run, mapping, triviaqa };

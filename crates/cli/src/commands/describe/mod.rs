@@ -14,7 +14,7 @@ use std::{
 use clap::{Args, ValueHint};
 use serde::Serialize;
 use serde_json::Value;
-use sporran_kilt::formats::elements;
+use sporran_kilt::{formats::elements, jsonl};
 
 use crate::{
     error::{Error, Result},
@@ -94,9 +94,11 @@ fn detected(files: &[PathBuf]) -> Result<&'static Layout> {
 
 /// The layout of a file; `None` for a file without records, such as a split that a builder left empty.
 fn layout_of(path: &Path) -> Result<Option<&'static Layout>> {
-    if path.as_os_str() == "-" {
+    if jsonl::is_stream(path) && path != Path::new("/dev/null") {
+        let shown =
+            if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() };
         return Err(Error::Usage(format!(
-            "standard input is read once; name its layout with --layout: {}",
+            "{shown}: a stream is read once; name its layout with --layout: {}",
             names()
         )));
     }
@@ -175,6 +177,10 @@ mod tests {
         let message = detected(&[write("empty", "\n")]).err().unwrap().to_string();
         assert!(message.contains("empty: expected at least one record"), "{message}");
         assert!(detected(&["-".into()]).err().unwrap().to_string().contains("standard input"));
+        if cfg!(unix) {
+            let message = detected(&["/dev/zero".into()]).err().unwrap().to_string();
+            assert!(message.starts_with("/dev/zero: a stream is read once; name its layout"), "{message}");
+        }
     }
 
     #[test]

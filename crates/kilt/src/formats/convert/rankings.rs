@@ -52,6 +52,8 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     };
     let mut output = Writer::create(&request.output)?;
     let mut ids = UniqueIds::default();
+    // Whether each document so far is both the number of a passage and the id of a page.
+    let mut ambiguous = matches!((request.from, &pages), (Format::Run, Pages::Store(_)));
     for input in &request.inputs {
         let mut put = |line: u64, found: RankedRecord| {
             ids.add(&found.id.text(), input, line)?;
@@ -68,6 +70,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
                 trec::read_rankings(input)?.try_for_each(|ranking| {
                     let ranking = ranking?;
                     let (line, of_pages) = (ranking.line, ranking.of_pages);
+                    ambiguous = ambiguous && !of_pages && pages.are_of_pages(&ranking.documents);
                     let items: Result<_> = ranking
                         .documents
                         .into_iter()
@@ -103,6 +106,12 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         }
     }
     let summary = not_empty(request, summary)?;
+    if ambiguous {
+        tracing::warn!(
+            "each document of the run is the number of a passage, and also the id of a page; they were read as passages; the \
+             tag of a run over pages ends with `/pages`"
+        );
+    }
     if let Pages::Store(store) = &pages {
         store.sound()?;
     }
@@ -111,6 +120,14 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
 }
 
 impl Pages {
+    /// Whether each of these documents is the id of a page of the store.
+    fn are_of_pages(&self, documents: &[RankedDocument]) -> bool {
+        match self {
+            Self::Store(store) => documents.iter().all(|document| store.page_by_id(&document.id).is_some()),
+            Self::Same | Self::Mapping(_) => false,
+        }
+    }
+
     fn of_run(&self, path: &Path, of_pages: bool, document: RankedDocument) -> Result<Item> {
         let RankedDocument { id, score, line } = document;
         let provenance = match self {
