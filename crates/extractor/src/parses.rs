@@ -104,7 +104,7 @@ impl Parses {
         let Some((id, document)) = document else { return Ok(()) };
         if let Some(other) = self.documents.get(&id) {
             let (path, line, first) = (document.path, document.line, other.line);
-            return Err(Fault::DuplicateId { path, line, first, id }.into());
+            return Err(Fault::DuplicateId { path, line, first, field: "newdoc id", id }.into());
         }
         self.documents.insert(id, document);
         Ok(())

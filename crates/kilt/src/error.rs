@@ -93,7 +93,7 @@ pub enum Error {
         message: String,
     },
     /// The same id on two lines of one file.
-    #[error("{path}:{line}: field `id`: `{id}` stands on line {first} already")]
+    #[error("{path}:{line}: field `{field}`: `{id}` stands on line {first} already")]
     DuplicateId {
         /// The file.
         path: PathBuf,
@@ -101,6 +101,8 @@ pub enum Error {
         line: u64,
         /// The line of the first one.
         first: u64,
+        /// The field with the id.
+        field: &'static str,
         /// The id.
         id: String,
     },
@@ -207,6 +209,9 @@ impl fmt::Display for ShardFault {
     }
 }
 
+/// The field of a page's id.
+pub(crate) const PAGE_ID: &str = "wikipedia_id";
+
 /// The part of a message that names the field; nothing for the record itself.
 fn of_field(field: &str) -> String {
     if field == "." { String::new() } else { format!("field `{field}`: ") }
@@ -275,6 +280,19 @@ impl Error {
     /// An [`Error::Record`] at a line of `path`.
     pub fn record(path: &Path, line: u64, field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Record { path: path.to_owned(), line, field: field.into(), message: message.into() }
+    }
+
+    /// The error with `name` as the field of ids, if it is about an id of a page.
+    pub(crate) fn with_ids_in(self, name: &'static str) -> Self {
+        match self {
+            Self::DuplicateId { path, line, first, id, .. } => {
+                Self::DuplicateId { path, line, first, field: name, id }
+            }
+            Self::Record { path, line, field, message } if field == PAGE_ID => {
+                Self::Record { path, line, field: name.to_owned(), message }
+            }
+            other => other,
+        }
     }
 
     /// An [`Error::Shard`] for `folder`.

@@ -198,6 +198,6 @@ fn mistakes_name_the_file_and_the_key() {
         .unwrap();
     fails(
         &["-q", "index", "index.toml", "source.path=twice.jsonl"],
-        "twice.jsonl:2: field `id`: `a` stands on line 1 already",
+        "twice.jsonl:2: field `_id`: `a` stands on line 1 already",
     );
 }

@@ -167,7 +167,7 @@ pub fn candidates(request: &CandidateRequest, store: &PassageStore) -> Result<Ca
         let (line, record) = record?;
         let id = record.id.text().into_owned();
         if let Some(first) = seen.insert(id.clone(), line) {
-            return Err(Error::DuplicateId { path: request.tasks.clone(), line, first, id });
+            return Err(Error::DuplicateId { path: request.tasks.clone(), line, first, field: "id", id });
         }
         let query = Query::from_record(&record, dataset)
             .map_err(|(field, message)| Error::record(&request.tasks, line, field, message))?;
@@ -417,7 +417,7 @@ fn predictions(path: &Path) -> Result<impl Iterator<Item = Result<(String, Ranke
         let (line, record) = record?;
         let id = record.id.text().into_owned();
         if let Some(first) = seen.insert(id.clone(), line) {
-            return Err(Error::DuplicateId { path: path.clone(), line, first, id });
+            return Err(Error::DuplicateId { path: path.clone(), line, first, field: "id", id });
         }
         let count = record.outputs().len();
         match record.output.and_then(|mut outputs| outputs.pop()) {

@@ -92,7 +92,7 @@ pub fn merge(request: &MergeRequest) -> Result<MergeSummary> {
         let (line, mut record) = record?;
         let id = record.id.text().into_owned();
         if let Some(first) = seen.insert(id.clone(), line) {
-            return Err(Error::DuplicateId { path: request.tasks.clone(), line, first, id });
+            return Err(Error::DuplicateId { path: request.tasks.clone(), line, first, field: "id", id });
         }
         summary.records += 1;
         let voted = by_id.get(id.as_str()).into_iter().flatten();

@@ -65,6 +65,14 @@ impl Collection {
         Ok(files)
     }
 
+    /// The field, or the column, of a document's id.
+    pub(crate) fn id_field(self) -> &'static str {
+        match self {
+            Self::Beir => "_id",
+            Self::Anserini | Self::Msmarco | Self::PsgsTsv | Self::Passages => "id",
+        }
+    }
+
     /// Whether each line of a file is a document.
     ///
     /// # Errors

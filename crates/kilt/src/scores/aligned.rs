@@ -155,6 +155,7 @@ pub(super) fn score<S: Scoring>(
             path: path.to_path_buf(),
             line,
             first,
+            field: "id",
             id: id.to_owned(),
         };
         for (found, row) in found.into_iter().zip(rows.chunks_exact(width)) {
@@ -233,7 +234,13 @@ fn read_gold<S: Scoring>(path: &Path, scoring: &S, fields: &Fields) -> Result<Go
     first_lines.reserve(gold.ids.len());
     for (id, &line) in gold.ids.iter().zip(&lines) {
         if let Some(first) = first_lines.insert(id, line) {
-            return Err(Error::DuplicateId { path: path.to_owned(), line, first, id: id.clone() });
+            return Err(Error::DuplicateId {
+                path: path.to_owned(),
+                line,
+                first,
+                field: "id",
+                id: id.clone(),
+            });
         }
     }
     Ok(gold)

@@ -122,7 +122,13 @@ pub fn evaluate<T: PartialEq>(path: impl AsRef<Path>, tokens: impl Fn(&str) -> V
     for line in jsonl::open(path)?.numbered::<AnswerSet>() {
         let (line, set) = line?;
         if let Some(first) = seen.insert(set.id.clone(), line) {
-            return Err(Error::DuplicateId { path: path.to_owned(), line, first, id: set.id.to_string() });
+            return Err(Error::DuplicateId {
+                path: path.to_owned(),
+                line,
+                first,
+                field: "id",
+                id: set.id.to_string(),
+            });
         }
         records.push((set.id, score(&set.predictions, &set.answers, &tokens)));
     }

@@ -337,6 +337,7 @@ fn read(
                 path: path.to_owned(),
                 line,
                 first,
+                field: "documentId",
                 id: document.id.to_string(),
             });
         }

@@ -264,7 +264,13 @@ pub fn evaluate(path: impl AsRef<Path>, threshold: f64) -> Result<Evaluation> {
     for line in jsonl::open(path)?.numbered::<Ranked>() {
         let (line, query) = line?;
         if let Some(first) = seen.insert(query.id.clone(), line) {
-            return Err(Error::DuplicateId { path: path.to_owned(), line, first, id: query.id.to_string() });
+            return Err(Error::DuplicateId {
+                path: path.to_owned(),
+                line,
+                first,
+                field: "id",
+                id: query.id.to_string(),
+            });
         }
         let mut ids: Vec<Cow<'_, str>> =
             query.candidates.iter().map(|candidate| candidate.id.text()).collect();

@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     Error, Id, Result,
+    error::PAGE_ID,
     folder::{Building, Place},
     formats::Document,
     jsonl,
@@ -637,9 +638,15 @@ fn finish(builder: Builder, options: &BuildOptions, scratch: &Path) -> Result<()
             let (id, (path, line), (earlier, first)) = (store.stored_id(first), place(second), place(first));
             if path != earlier {
                 let message = format!("`{id}` stands on line {first} of {} already", earlier.display());
-                return Err(Error::record(path, line, "id", message));
+                return Err(Error::record(path, line, PAGE_ID, message));
             }
-            return Err(Error::DuplicateId { path: path.clone(), line, first, id: id.to_owned() });
+            return Err(Error::DuplicateId {
+                path: path.clone(),
+                line,
+                first,
+                field: PAGE_ID,
+                id: id.to_owned(),
+            });
         }
     }
     if let Some(path) = &options.redirects {

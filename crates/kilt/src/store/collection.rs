@@ -94,7 +94,7 @@ impl PassageStore {
             }
             before += bytes;
         }
-        builder.complete(options, building)
+        builder.complete(options, building).map_err(|error| error.with_ids_in(collection.id_field()))
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Error, PassageId, Result,
+    error::PAGE_ID,
     folder::{Building, Place},
     formats::Collection,
     jsonl,
@@ -178,17 +179,18 @@ impl PassageStore {
 
 /// An error of a merge, whose lines are numbers of pages, with the lines of the source.
 fn located(error: Error, collection: Option<Collection>, options: &BuildOptions) -> Error {
-    let Error::DuplicateId { path, line, first, id } = error else { return error };
+    let Error::DuplicateId { path, line, first, id, .. } = error else { return error };
+    let field = collection.map_or(PAGE_ID, Collection::id_field);
     match places(&options.source, collection, [first, line]) {
         Ok([Some((earlier, first)), Some((path, line))]) if path != earlier => {
             let message = format!("`{id}` stands on line {first} of {} already", earlier.display());
-            Error::record(&path, line, "id", message)
+            Error::record(&path, line, field, message)
         }
-        Ok([Some((_, first)), Some((path, line))]) => Error::DuplicateId { path, line, first, id },
+        Ok([Some((_, first)), Some((path, line))]) => Error::DuplicateId { path, line, first, field, id },
         // The source is not there any more.
         _ => {
             let message = format!("`{id}` is the id of page {first} already");
-            Error::record(&path, line, "id", message)
+            Error::record(&path, line, field, message)
         }
     }
 }

@@ -115,7 +115,7 @@ fn invalid_sources_are_reported_and_leave_no_files() {
     let cases: [(&[&str], &str); 5] = [
         (&[], "expected at least one page, found none"),
         (&[again], "duplicate field `wikipedia_id`"),
-        (&twice, "pages.jsonl:3: field `id`: `12` stands on line 1 already"),
+        (&twice, "pages.jsonl:3: field `wikipedia_id`: `12` stands on line 1 already"),
         (&[PAGES[0], r#"{"wikipedia_id":"1","text":[]}"#], "pages.jsonl:2: missing field `wikipedia_title`"),
         (&[r#"{"wikipedia_id":"1","wikipedia_title":"T","text":["a",1]}"#], "pages.jsonl:1: field `text[1]`"),
     ];

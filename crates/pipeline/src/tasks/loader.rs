@@ -137,7 +137,9 @@ fn for_each(task: &TaskFile, mut each: impl FnMut(Record, Query)) -> Result<FxHa
         let (line, mut record) = record?;
         if let Some(first) = lines.insert(record.id.clone(), line) {
             let id = record.id.to_string();
-            return Err(KiltError::DuplicateId { path: task.path.clone(), line, first, id }.into());
+            return Err(
+                KiltError::DuplicateId { path: task.path.clone(), line, first, field: "id", id }.into()
+            );
         }
         if let (None, Some(questions)) = (&record.input, &questions) {
             record.input = questions.text(&record.id).map(str::to_owned);

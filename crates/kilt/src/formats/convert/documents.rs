@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashSet;
 
-use super::{Format, Noun, Request, Summary, not_empty};
+use super::{Format, Noun, Request, Summary, not_empty, unique::id_field};
 use crate::{
     Error, Page, PassageId, PassageStore, Result,
     formats::{
@@ -46,15 +46,6 @@ fn hash_of(id: &str) -> u128 {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
     u128::from_le_bytes(bytes)
-}
-
-/// The field or the column of a document's id.
-fn id_field(from: Format) -> &'static str {
-    match from {
-        Format::BeirCorpus => "_id",
-        Format::KnowledgeSource => "wikipedia_id",
-        _ => "id",
-    }
 }
 
 /// Receives a document with its line.

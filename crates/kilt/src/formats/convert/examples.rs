@@ -31,7 +31,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     let rankings = rankings(run, &store)?;
     let mut output = ElementWriter::create(&request.output)?;
     let mut first_missing = None;
-    let mut ids = UniqueIds::default();
+    let mut ids = UniqueIds::of(request.from);
     for input in &request.inputs {
         kilt(input, &mut |line, record, query| {
             let id = query.id.text();

@@ -27,7 +27,7 @@ pub(super) fn records(request: &Request) -> Result<Summary> {
     let questions = Questions::open(&request.triviaqa)?;
     let mut summary = Summary::new(Noun::Records);
     let mut output = Writer::create(&request.output)?;
-    let mut ids = UniqueIds::default();
+    let mut ids = UniqueIds::of(request.from);
     for input in &request.inputs {
         let written = triviaqa::join(input, &questions, &mut |line, record| {
             ids.add(&record.id.text(), input, line)?;
@@ -46,7 +46,7 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Tasks);
     let mut queries = Writer::create(request.output.join("queries.jsonl"))?;
     let mut qrels: BTreeMap<&str, Writer> = BTreeMap::new();
-    let mut ids = UniqueIds::default();
+    let mut ids = UniqueIds::of(request.from);
     for input in &request.inputs {
         let split = match dataset(input).map(|(_, split)| split) {
             Some(Split::Train) => "train",
@@ -79,7 +79,7 @@ pub(super) fn tasks(request: &Request) -> Result<Summary> {
 pub(super) fn queries(request: &Request) -> Result<Summary> {
     let mut summary = Summary::new(Noun::Queries);
     let mut output = Writer::create(&request.output)?;
-    let mut ids = UniqueIds::default();
+    let mut ids = UniqueIds::of(request.from);
     for input in &request.inputs {
         let mut put = |line: u64, topic: Topic| {
             ids.add(&topic.id, input, line)?;
@@ -124,7 +124,7 @@ pub(super) fn judgements(request: &Request) -> Result<Summary> {
     if beir {
         output.line(beir::QRELS_HEADER.as_bytes())?;
     }
-    let (mut judged, mut ids) = (UniqueQrels::default(), UniqueIds::default());
+    let (mut judged, mut ids) = (UniqueQrels::default(), UniqueIds::of(request.from));
     for input in &request.inputs {
         let mut put = |line: u64, qrel: Qrel| {
             summary.read += 1;

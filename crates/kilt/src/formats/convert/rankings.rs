@@ -51,7 +51,7 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
         (None, None) => Pages::Same,
     };
     let mut output = Writer::create(&request.output)?;
-    let mut ids = UniqueIds::default();
+    let mut ids = UniqueIds::of(request.from);
     // Whether each document so far is both the number of a passage and the id of a page.
     let mut ambiguous = matches!((request.from, &pages), (Format::Run, Pages::Store(_)));
     for input in &request.inputs {

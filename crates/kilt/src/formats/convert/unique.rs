@@ -4,15 +4,31 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
+use super::Format;
 use crate::{Error, Result, formats::Qrel};
 
+/// The field, or the column, of the ids of a format.
+pub(super) fn id_field(from: Format) -> &'static str {
+    match from {
+        Format::BeirCorpus | Format::BeirQueries => "_id",
+        Format::KnowledgeSource => "wikipedia_id",
+        Format::Run => "query",
+        _ => "id",
+    }
+}
+
 /// The ids of queries with the file and the line of each.
-#[derive(Default)]
 pub(super) struct UniqueIds<'r> {
+    field: &'static str,
     places: FxHashMap<Box<str>, (&'r Path, u64)>,
 }
 
 impl<'r> UniqueIds<'r> {
+    /// No ids yet, of files of a format.
+    pub(super) fn of(from: Format) -> Self {
+        Self { field: id_field(from), places: FxHashMap::default() }
+    }
+
     /// Adds the id on a line.
     ///
     /// # Errors
@@ -22,11 +38,12 @@ impl<'r> UniqueIds<'r> {
         match self.places.insert(id.trim().into(), (path, line)) {
             None => Ok(()),
             Some((other, first)) if other == path => {
-                Err(Error::DuplicateId { path: path.to_owned(), line, first, id: id.to_owned() })
+                let (path, id) = (path.to_owned(), id.to_owned());
+                Err(Error::DuplicateId { path, line, first, field: self.field, id })
             }
             Some((other, first)) => {
                 let message = format!("`{id}` stands on line {first} of {} already", other.display());
-                Err(Error::record(path, line, "id", message))
+                Err(Error::record(path, line, self.field, message))
             }
         }
     }

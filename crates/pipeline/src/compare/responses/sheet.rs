@@ -236,7 +236,7 @@ fn answered(path: &Path) -> Result<Vec<Answered>> {
         };
         let id = record.id.text().into_owned();
         if let Some(first) = lines.insert(id.clone(), line) {
-            return Err(KiltError::DuplicateId { path: path.into(), line, first, id }.into());
+            return Err(KiltError::DuplicateId { path: path.into(), line, first, field: "id", id }.into());
         }
         let lacks_sentence = record.meta.as_ref().is_some_and(|meta| meta[WITHOUT_SENTENCE] == true);
         found.push(Answered { line, id: record.id, input: record.input, response, lacks_sentence });
