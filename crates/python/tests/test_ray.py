@@ -47,6 +47,34 @@ def test_a_wrong_row_has_an_error(cluster, root):
     assert by_error[True]["error"] == "TypeError: column prompt: expected a text, found NoneType"
 
 
+def test_wrong_rows_do_not_end_the_job_and_types_stay(cluster, root, monkeypatch):
+    monkeypatch.chdir(root)
+    # A relative path, integers beside an empty value, and wrong rows among right ones.
+    folder = "crates/transformers/tests/data/encoders/sentence"
+    items = [{"id": 2**60 + 1, "text": "a cat"}, {"id": None, "text": None}, {"id": 7, "text": "a dog"}]
+    done = stages.map(ray.data.from_items(items), stages.Encode, model=folder, batch_size=3).take_all()
+    by_id = {row["id"]: row for row in done}
+    assert set(by_id) == {2**60 + 1, None, 7}
+    assert by_id[None]["vector"] is None and by_id[None]["error"].startswith("TypeError: column text: ")
+    assert by_id[7]["vector"] == pytest.approx(sporran.Encoder(folder).encode("a dog"), abs=1e-5)
+    with pytest.raises(sporran.InputError, match="column: expected one of the columns id, text, found 'txt'"):
+        stages.map(ray.data.from_items(items).materialize(), stages.Encode, model=folder, column="txt")
+    model = "crates/transformers/tests/data/encoders/bert-sequence"
+    pairs = [
+        {"query": "a cat", "passages": ["a", "b"]},
+        {"query": "a cat", "passages": None},
+        {"query": "a cat", "passages": ["a", None]},
+        {"query": None, "passages": ["a"]},
+    ]
+    done = stages.map(ray.data.from_items(pairs), stages.Rerank, model=model, batch_size=4).take_all()
+    assert sorted(row["error"] for row in done) == [
+        "",
+        "",
+        "TypeError: column passages[1]: expected a text, found NoneType",
+        "TypeError: column query: expected a text, found NoneType",
+    ]
+
+
 def test_passages_and_facts(cluster, root, tmp_path, monkeypatch):
     monkeypatch.chdir(root)
     source = root / "examples/minikilt/knowledge_source.jsonl.gz"
