@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-use pyo3::{prelude::*, types::PyDict};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyType},
+};
+use serde_json::{Value, json};
 use sporran_pipeline::workflows::answer::{AskOptions, Asker as Inner, CitedAnswer, CitedPassage, Endpoint};
 use sporran_retriever::FilterOptions;
 
@@ -14,7 +18,7 @@ use crate::{
 };
 
 /// A passage as evidence.
-#[pyclass(frozen, get_all, module = "sporran")]
+#[pyclass(frozen, get_all, from_py_object, module = "sporran")]
 #[derive(Clone)]
 pub(crate) struct Evidence {
     /// The file, or the title of a page without a file.
@@ -54,8 +58,50 @@ impl Evidence {
     }
 }
 
+/// The fields of [`Evidence`], in their order.
+type EvidenceFields = (
+    String,
+    Option<u64>,
+    Option<u64>,
+    Option<u64>,
+    String,
+    String,
+    u32,
+    u32,
+    u32,
+    String,
+    (usize, usize),
+    f32,
+);
+
 #[pymethods]
 impl Evidence {
+    #[new]
+    #[allow(clippy::too_many_arguments, reason = "the fields")]
+    fn new(
+        file: String,
+        page: Option<u64>,
+        line: Option<u64>,
+        row: Option<u64>,
+        title: String,
+        section: String,
+        paragraph: u32,
+        start: u32,
+        end: u32,
+        text: String,
+        highlight: (usize, usize),
+        score: f32,
+    ) -> Self {
+        Self { file, page, line, row, title, section, paragraph, start, end, text, highlight, score }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, EvidenceFields) {
+        let Self { file, page, line, row, title, section, paragraph, start, end, text, highlight, score } =
+            slf.get().clone();
+        let fields = (file, page, line, row, title, section, paragraph, start, end, text, highlight, score);
+        (slf.get_type(), fields)
+    }
+
     fn __repr__(&self) -> String {
         let start: String = self.text.chars().take(60).collect();
         format!("Evidence(file={:?}, section={:?}, text={start:?})", self.file, self.section)
@@ -64,6 +110,7 @@ impl Evidence {
 
 /// An answer with its evidence.
 #[pyclass(frozen, get_all, module = "sporran")]
+#[derive(Clone)]
 pub(crate) struct Answer {
     /// The question.
     question: String,
@@ -87,8 +134,27 @@ impl Answer {
     }
 }
 
+/// The fields of [`Answer`], in their order.
+type AnswerFields = (String, String, Vec<Evidence>, Vec<(String, Vec<usize>, bool)>, bool);
+
 #[pymethods]
 impl Answer {
+    #[new]
+    fn new(
+        question: String,
+        answer: String,
+        evidence: Vec<Evidence>,
+        sentences: Vec<(String, Vec<usize>, bool)>,
+        is_generated: bool,
+    ) -> Self {
+        Self { question, answer, evidence, sentences, is_generated }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, AnswerFields) {
+        let Self { question, answer, evidence, sentences, is_generated } = slf.get().clone();
+        (slf.get_type(), (question, answer, evidence, sentences, is_generated))
+    }
+
     fn __repr__(&self) -> String {
         format!("Answer(answer={:?}, evidence={})", self.answer, self.evidence.len())
     }
@@ -98,6 +164,8 @@ impl Answer {
 #[pyclass(frozen, module = "sporran")]
 pub(crate) struct Asker {
     asker: Inner,
+    /// The arguments as JSON.
+    arguments: String,
 }
 
 #[pymethods]
@@ -128,13 +196,21 @@ impl Asker {
         if model.is_some() && llm.is_some() {
             return Err(argument("model", "a model or the address of one in llm", "both"));
         }
+        let sources = paths("sources", sources)?;
+        let filters: Vec<Value> =
+            filters.unwrap_or_default().iter().map(|filter| table(Some(filter))).collect::<Result<_>>()?;
+        let passages = count("passages", passages, 1)?;
+        let max_new_tokens = count("max_new_tokens", max_new_tokens, 1)?;
+        let shown = |path: Option<&PathBuf>| path.map(|path| path.to_string_lossy().into_owned());
+        let arguments = json!({
+            "sources": sources.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+            "model": shown(model.as_ref()), "llm": llm, "llm_model": llm_model, "llm_key_env": llm_key_env, "embed": shown(embed.as_ref()),
+            "rerank": shown(rerank.as_ref()), "verify": shown(verify.as_ref()), "passages": passages, "max_new_tokens": max_new_tokens,
+            "filters": filters, "cache": shown(cache.as_ref()), "precision": precision, "device": device,
+        });
         let folder = |model: Option<PathBuf>| model.map(|model| model_folder(py, &model)).transpose();
         let endpoint = llm.map(|url| Endpoint { url, model: llm_model.into(), key_variable: llm_key_env });
-        let filters: Vec<FilterOptions> = filters
-            .unwrap_or_default()
-            .iter()
-            .map(|filter| options(table(Some(filter))?))
-            .collect::<Result<_>>()?;
+        let filters: Vec<FilterOptions> = filters.into_iter().map(options).collect::<Result<_>>()?;
         let asked = AskOptions {
             embedder: folder(embed)?,
             reranker: folder(rerank)?,
@@ -142,18 +218,23 @@ impl Asker {
             verifier: folder(verify)?,
             endpoint,
             filters,
-            passages: count("passages", passages, 1)?,
-            max_new_tokens: count("max_new_tokens", max_new_tokens, 1)?,
+            passages,
+            max_new_tokens,
             precision: parsed("precision", precision)?,
             device: parsed("device", device)?,
-            ..AskOptions::new(paths("sources", sources)?, cache_folder(cache)?)
+            ..AskOptions::new(sources, cache_folder(cache)?)
         };
-        Ok(Self { asker: observed(py, progress, |observer| Inner::open(&asked, observer))? })
+        let asker = observed(py, progress, |observer| Inner::open(&asked, observer))?;
+        Ok(Self { asker, arguments: arguments.to_string() })
     }
 
     /// Answers a question.
     fn ask(&self, py: Python<'_>, question: &str) -> Result<Answer> {
         compute(py, || self.asker.ask(question)).map(Answer::of)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (String,))> {
+        Ok((py.import("sporran")?.getattr("_asker")?, (self.arguments.clone(),)))
     }
 }
 

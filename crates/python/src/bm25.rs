@@ -155,7 +155,7 @@ impl Bm25 {
             }
             Source::Store { store, .. } => Passage::of(store.passage(hit.passage))?,
         };
-        Ok(Hit::of(hit, Some(passage)))
+        Ok(Hit::of(hit, passage))
     }
 }
 

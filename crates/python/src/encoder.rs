@@ -44,7 +44,7 @@ impl Encoder {
         let max_tokens = optional_count("max_tokens", max_tokens, 1)?;
         let batch_tokens = count("batch_tokens", batch_tokens, 1)?;
         let arguments = serde_json::json!({
-            "model": model, "pooling": pooling, "prompt": prompt, "prompt_name": prompt_name,
+            "model": model.to_string_lossy(), "pooling": pooling, "prompt": prompt, "prompt_name": prompt_name,
             "dimensions": dimensions, "max_tokens": max_tokens, "precision": precision, "device": device,
             "batch_tokens": batch_tokens,
         });

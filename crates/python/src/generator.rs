@@ -48,7 +48,7 @@ impl Generator {
         let batch_size = count("batch_size", batch_size, 1)?;
         let table = table(generation)?;
         let mut arguments = json!({
-            "model": model, "chat": chat, "system": system, "precision": precision, "device": device,
+            "model": model.to_string_lossy(), "chat": chat, "system": system, "precision": precision, "device": device,
             "engine": engine, "max_input_tokens": max_input_tokens, "batch_size": batch_size, "stops": stops,
         });
         if let (Value::Object(all), Value::Object(given)) = (&mut arguments, &table) {

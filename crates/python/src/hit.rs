@@ -1,12 +1,12 @@
 //! Passages and hits.
 
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyType};
 use sporran_kilt::{Hit as Found, Passage as Stored};
 
 use crate::error::{Result, argument};
 
 /// A passage with its place.
-#[pyclass(frozen, get_all, module = "sporran")]
+#[pyclass(frozen, get_all, from_py_object, module = "sporran")]
 #[derive(Clone)]
 pub(crate) struct Passage {
     /// Its number, from 0.
@@ -41,6 +41,25 @@ impl Passage {
 
 #[pymethods]
 impl Passage {
+    #[new]
+    fn new(
+        id: u32,
+        page_id: String,
+        title: String,
+        section: String,
+        text: String,
+        provenance_json: String,
+    ) -> Self {
+        Self { id, page_id, title, section, text, provenance_json }
+    }
+
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> (Bound<'py, PyType>, (u32, String, String, String, String, String)) {
+        let Self { id, page_id, title, section, text, provenance_json } = slf.get().clone();
+        (slf.get_type(), (id, page_id, title, section, text, provenance_json))
+    }
+
     fn __repr__(&self) -> String {
         let start: String = self.text.chars().take(60).collect();
         format!("Passage(id={}, title={:?}, text={start:?})", self.id, self.title)
@@ -55,19 +74,29 @@ pub(crate) struct Hit {
     id: u32,
     /// Its score; greater is better.
     score: f32,
-    /// The passage, where the index knows its texts.
-    passage: Option<Passage>,
+    /// The passage.
+    passage: Passage,
 }
 
 impl Hit {
     /// A hit with its passage.
-    pub(crate) fn of(hit: Found, passage: Option<Passage>) -> Self {
+    pub(crate) fn of(hit: Found, passage: Passage) -> Self {
         Self { id: hit.passage.0, score: hit.score, passage }
     }
 }
 
 #[pymethods]
 impl Hit {
+    #[new]
+    fn new(id: u32, score: f32, passage: Passage) -> Self {
+        Self { id, score, passage }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (u32, f32, Passage)) {
+        let Self { id, score, passage } = slf.get().clone();
+        (slf.get_type(), (id, score, passage))
+    }
+
     fn __repr__(&self) -> String {
         format!("Hit(id={}, score={})", self.id, self.score)
     }
@@ -76,5 +105,5 @@ impl Hit {
 /// A hit with its text, of a search outside of this library.
 #[pyfunction]
 pub(crate) fn text_hit(id: u32, score: f32, title: String, text: String) -> Hit {
-    Hit { id, score, passage: Some(Passage::of_text(id, title, text)) }
+    Hit { id, score, passage: Passage::of_text(id, title, text) }
 }

@@ -52,7 +52,7 @@ impl Reranker {
         let max_tokens = optional_count("max_tokens", max_tokens, 1)?;
         let batch_tokens = count("batch_tokens", batch_tokens, 1)?;
         let arguments = serde_json::json!({
-            "model": model, "instruction": instruction, "raw_scores": raw_scores, "max_tokens": max_tokens, "precision": precision,
+            "model": model.to_string_lossy(), "instruction": instruction, "raw_scores": raw_scores, "max_tokens": max_tokens, "precision": precision,
             "device": device, "batch_tokens": batch_tokens,
         });
         let computing = Computing {

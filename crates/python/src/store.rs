@@ -110,6 +110,11 @@ impl PassageStore {
         Passage::of(self.store.passage(PassageId(at as u32)))
     }
 
+    /// All passages, in order.
+    fn __iter__(&self) -> PassageIterator {
+        PassageIterator { store: Arc::clone(&self.store), next: 0 }
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (PathBuf,))> {
         Ok((py.get_type::<Self>().getattr("open")?, (self.path(),)))
     }
@@ -121,5 +126,29 @@ impl PassageStore {
             .page_by_id(page_id)
             .ok_or_else(|| argument("page_id", "the id of a page of the store", page_id))?;
         self.store.passages_of(page).map(|id| Passage::of(self.store.passage(PassageId(id)))).collect()
+    }
+}
+
+/// The passages of a store, one after the other.
+#[pyclass(module = "sporran")]
+pub(crate) struct PassageIterator {
+    store: Arc<Stored>,
+    /// The number of the next passage.
+    next: usize,
+}
+
+#[pymethods]
+impl PassageIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self) -> Result<Option<Passage>> {
+        if self.next == self.store.len() {
+            return Ok(None);
+        }
+        let id = PassageId(self.next as u32);
+        self.next += 1;
+        Passage::of(self.store.passage(id)).map(Some)
     }
 }

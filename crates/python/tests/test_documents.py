@@ -36,6 +36,17 @@ def test_a_question_has_evidence_with_its_place(folder, tmp_path):
     start, end = best.highlight
     assert best.text[start:end] == "The tower of Ashby is 41 metres high."
     assert "Towers" in repr(best)
+    again = pickle.loads(pickle.dumps(answer))
+    fields = ("question", "answer", "sentences", "is_generated")
+    assert [getattr(again, name) for name in fields] == [getattr(answer, name) for name in fields]
+    places = ("file", "page", "line", "row", "title", "section", "paragraph", "start", "end", "text", "highlight", "score")
+    assert [[getattr(one, name) for name in places] for one in again.evidence] == [
+        [getattr(one, name) for name in places] for one in answer.evidence
+    ]
+    filtered = sporran.Asker(folder, cache=tmp_path / "cache", filters=[{"source": "*rows.csv"}], passages=1)
+    for one in (asker, filtered):
+        found = pickle.loads(pickle.dumps(one)).ask("Which colour has the heron?")
+        assert found.evidence[0].text == one.ask("Which colour has the heron?").evidence[0].text
     with pytest.raises(sporran.InputError):
         asker.ask("  ")
     with pytest.raises(sporran.InputError, match="nowhere"):

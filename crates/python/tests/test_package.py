@@ -64,6 +64,11 @@ def test_a_store_gives_passages_with_their_place(root, tmp_path):
     assert best.passage.id in [passage.id for passage in store.passages_of(best.passage.page_id)]
     again = pickle.loads(pickle.dumps(index))
     assert again.search("Galbraith")[0].id == index.search("Galbraith")[0].id
+    copied = pickle.loads(pickle.dumps(best))
+    assert (copied.id, copied.score) == (best.id, best.score)
+    for name in ("id", "page_id", "title", "section", "text", "provenance_json"):
+        assert getattr(copied.passage, name) == getattr(best.passage, name)
+    assert [passage.id for passage in store] == list(range(len(store)))
     assert store[-1].id == len(store) - 1
     sporran.DenseIndex.build(np.eye(2, dtype=np.float32), path=tmp_path / "dense")
     with pytest.raises(sporran.InputError, match="dense: expected nothing, or a folder of the same kind"):

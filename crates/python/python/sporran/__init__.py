@@ -64,6 +64,11 @@ def _again(name: str, arguments: str) -> Any:
     return getattr(_sporran, name)(given.pop("model"), **given)
 
 
+def _asker(arguments: str) -> Asker:
+    given = json.loads(arguments)
+    return Asker(given.pop("sources"), **given)
+
+
 def _bm25_from_texts(texts: list[str], titles: list[str], options: str) -> BM25:
     return BM25.from_texts(texts, titles, **json.loads(options))
 

@@ -1,6 +1,6 @@
 """The compiled module. Its classes are public as `sporran.NAME`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -15,6 +15,10 @@ _Progress = Callable[[dict[str, Any]], None]
 class Passage:
     """A passage with its place."""
 
+    def __init__(
+        self, id: int, page_id: str, title: str, section: str, text: str, provenance_json: str
+    ) -> None: ...
+
     id: int
     """The number of the passage, from 0."""
     page_id: str
@@ -28,11 +32,13 @@ class Passage:
 class Hit:
     """A found passage."""
 
+    def __init__(self, id: int, score: float, passage: Passage) -> None: ...
+
     id: int
     """The number of the passage, from 0: the place of a text in the list of `BM25.from_texts`."""
     score: float
     """Greater is better."""
-    passage: Passage | None
+    passage: Passage
 
 class PassageStore:
     """The passages of pages, on disk and memory-mapped. It is pickled as its path."""
@@ -68,11 +74,28 @@ class PassageStore:
     def pages(self) -> int: ...
     def __len__(self) -> int: ...
     def __getitem__(self, number: int) -> Passage: ...
+    def __iter__(self) -> Iterator[Passage]: ...
     def passages_of(self, page_id: str) -> list[Passage]:
         """The passages of the page with this id."""
 
 class Evidence:
     """A passage as evidence, with the place in its file."""
+
+    def __init__(
+        self,
+        file: str,
+        page: int | None,
+        line: int | None,
+        row: int | None,
+        title: str,
+        section: str,
+        paragraph: int,
+        start: int,
+        end: int,
+        text: str,
+        highlight: tuple[int, int],
+        score: float,
+    ) -> None: ...
 
     file: str
     """The file, or the title of a page without a file."""
@@ -94,6 +117,15 @@ class Evidence:
 class Answer:
     """An answer with its evidence."""
 
+    def __init__(
+        self,
+        question: str,
+        answer: str,
+        evidence: list[Evidence],
+        sentences: list[tuple[str, list[int], bool]],
+        is_generated: bool,
+    ) -> None: ...
+
     question: str
     answer: str
     """The answer with citations such as `[1]`; empty without a generator."""
@@ -105,7 +137,7 @@ class Answer:
 
 class Asker:
     """Answers questions over files and folders, as `sporran ask`. The indexes are kept in the folder `cache`, by default that of the
-    command. Without `model` and `llm`, the best passages are the answer."""
+    command. Without `model` and `llm`, the best passages are the answer. It is pickled as its arguments, without `progress`."""
 
     def __init__(
         self,
