@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
+use sporran_checkpoint::Role;
+use sporran_pipeline::Error;
 use sporran_retriever::dense::{BiEncoder, BiEncoderOptions, Encoder as _, Prompt};
 
 use crate::{
@@ -12,13 +14,13 @@ use crate::{
     error::{InputError, Result, argument},
 };
 
-/// Texts that are encoded between two looks for Ctrl-C.
-const PORTION: usize = 256;
-
 /// A bi-encoder.
 #[pyclass(frozen, module = "sporran")]
 pub(crate) struct Encoder {
     encoder: BiEncoder,
+    /// The same with the prompts for queries and for passages.
+    queries: BiEncoder,
+    documents: BiEncoder,
     arguments: String,
 }
 
@@ -53,20 +55,25 @@ impl Encoder {
             folder: PathBuf::new(),
             pooling,
             dimensions,
-            prompt: match (prompt_name, prompt) {
-                (Some(_), Some(_)) => return Err(argument("prompt", "a prompt or its name", "both")),
-                (Some(name), None) => Prompt::Named(name),
-                (None, Some(text)) => Prompt::Text(text),
-                (None, None) => Prompt::Default,
-            },
+            prompt: prompt_of(prompt, prompt_name)?,
             precision: parsed("precision", precision)?,
             device: parsed("device", device)?,
             max_tokens,
             batch_tokens,
         };
-        let folder = model_folder(py, &model)?;
-        let encoder = compute(py, || BiEncoder::load(&BiEncoderOptions { folder, ..read }))?;
-        Ok(Self { encoder, arguments: arguments.to_string() })
+        let folder = encoder_folder(py, &model)?;
+        let (encoder, queries, documents) = compute(py, || {
+            let options = BiEncoderOptions { folder, ..read };
+            let encoder = BiEncoder::load(&options)?;
+            // A prompt of the caller is that of all texts.
+            let for_role = |role: Role| match options.prompt {
+                Prompt::Default => encoder.prompted(&Prompt::Role(role)),
+                _ => Ok(encoder.clone()),
+            };
+            let (queries, documents) = (for_role(Role::Query)?, for_role(Role::Passage)?);
+            Ok::<_, Error>((encoder, queries, documents))
+        })?;
+        Ok(Self { encoder, queries, documents, arguments: arguments.to_string() })
     }
 
     /// The length of a vector.
@@ -75,25 +82,94 @@ impl Encoder {
         self.encoder.dim()
     }
 
-    /// The vectors of texts: an array of float32, (texts, values), or (values,) for one text.
-    fn encode<'py>(&self, py: Python<'py>, texts: &Bound<'_, PyAny>) -> Result<Bound<'py, PyAny>> {
-        let texts = Texts::of("texts", texts)?;
-        let width = self.encoder.dim();
-        let slices = texts.slices();
-        let values: Vec<f32> = portions(py, &slices, PORTION, |texts| {
-            self.encoder.encode(texts).map(|vectors| vectors.values().to_vec())
-        })?;
-        let array = PyArray1::from_vec(py, values);
-        if texts.is_one {
-            return Ok(array.into_any());
-        }
-        let matrix: Bound<'py, PyArray2<f32>> = array.reshape([slices.len(), width])?;
-        Ok(matrix.into_any())
+    /// The vectors of texts: an array of float32, (texts, values), or (values,) for one text. `batch_size` is the number of texts
+    /// that are encoded together.
+    #[pyo3(signature = (texts, *, batch_size = 256, prompt = None, prompt_name = None))]
+    fn encode<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'_, PyAny>,
+        batch_size: i128,
+        prompt: Option<String>,
+        prompt_name: Option<String>,
+    ) -> Result<Bound<'py, PyAny>> {
+        vectors(py, &self.encoder, texts, batch_size, &prompt_of(prompt, prompt_name)?)
+    }
+
+    /// As `encode`, with the folder's prompt for queries.
+    #[pyo3(signature = (texts, *, batch_size = 256, prompt = None, prompt_name = None))]
+    fn encode_query<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'_, PyAny>,
+        batch_size: i128,
+        prompt: Option<String>,
+        prompt_name: Option<String>,
+    ) -> Result<Bound<'py, PyAny>> {
+        vectors(py, &self.queries, texts, batch_size, &prompt_of(prompt, prompt_name)?)
+    }
+
+    /// As `encode`, with the folder's prompt for documents.
+    #[pyo3(signature = (texts, *, batch_size = 256, prompt = None, prompt_name = None))]
+    fn encode_document<'py>(
+        &self,
+        py: Python<'py>,
+        texts: &Bound<'_, PyAny>,
+        batch_size: i128,
+        prompt: Option<String>,
+        prompt_name: Option<String>,
+    ) -> Result<Bound<'py, PyAny>> {
+        vectors(py, &self.documents, texts, batch_size, &prompt_of(prompt, prompt_name)?)
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> Result<(Bound<'py, PyAny>, (&'static str, String))> {
         Ok((py.import("sporran")?.getattr("_again")?, ("Encoder", self.arguments.clone())))
     }
+}
+
+/// The vectors of texts by an encoder, with another prompt unless it is the default.
+fn vectors<'py>(
+    py: Python<'py>,
+    encoder: &BiEncoder,
+    texts: &Bound<'_, PyAny>,
+    batch_size: i128,
+    prompt: &Prompt,
+) -> Result<Bound<'py, PyAny>> {
+    let texts = Texts::of("texts", texts)?;
+    let size = count("batch_size", batch_size, 1)?;
+    let encoder = compute(py, || encoder.prompted(prompt))?;
+    let slices = texts.slices();
+    let values: Vec<f32> =
+        portions(py, &slices, size, |texts| encoder.encode(texts).map(|vectors| vectors.values().to_vec()))?;
+    let array = PyArray1::from_vec(py, values);
+    if texts.is_one {
+        return Ok(array.into_any());
+    }
+    let matrix: Bound<'py, PyArray2<f32>> = array.reshape([slices.len(), encoder.dim()])?;
+    Ok(matrix.into_any())
+}
+
+/// The prompt of two arguments, at most one of which is given.
+fn prompt_of(prompt: Option<String>, name: Option<String>) -> Result<Prompt> {
+    match (name, prompt) {
+        (Some(_), Some(_)) => Err(argument("prompt", "a prompt or its name", "both")),
+        (Some(name), None) => Ok(Prompt::Named(name)),
+        (None, Some(text)) => Ok(Prompt::Text(text)),
+        (None, None) => Ok(Prompt::Default),
+    }
+}
+
+/// As [`model_folder`]. A name that is neither a folder nor imported is that of a model of `sentence-transformers` on the hub.
+fn encoder_folder(py: Python<'_>, model: &Path) -> Result<PathBuf> {
+    let error = match model_folder(py, model) {
+        Ok(folder) => return Ok(folder),
+        Err(error) => error,
+    };
+    let name = model.to_str().filter(|name| !name.contains(['/', '\\', ':']) && !model.exists());
+    let Some(name) = name else { return Err(error) };
+    let hub = format!("hf:sentence-transformers/{name}");
+    model_folder(py, Path::new(&hub))
+        .map_err(|other| InputError::new_err(format!("{}; {hub}: {}", error.value(py), other.value(py))))
 }
 
 /// The folder of a model: a path, the name of an imported model, or `hf:ID[@REV]`.

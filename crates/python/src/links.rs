@@ -1,9 +1,14 @@
 //! Missing triples of a knowledge base.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
-use sporran_pipeline::link_prediction::{AskOptions, LinkPredictor, LinkQuestion};
+use sporran_pipeline::{
+    Config, Error,
+    link_prediction::{AskOptions, LinkPredictor, LinkQuestion, LinksOptions, NetworkConfig},
+    registry,
+    rules::RulesOptions,
+};
 
 use crate::{
     arguments::count,
@@ -11,7 +16,28 @@ use crate::{
     error::{InputError, Result, argument},
 };
 
-/// The folders of the knowledge base and the model, and the file of rules.
+/// The knowledge base and the model of a config of the workflow `link-prediction`, `graph-network` or `rules`, after its training.
+fn of_config(config: &Path) -> std::result::Result<LinkPredictor, Error> {
+    match registry::workflow_of(config, &[])?.name {
+        "rules" => {
+            let options = RulesOptions::load(config, &[])?;
+            let rules = options.model.clone().unwrap_or_else(|| options.folder().join("rules.tsv"));
+            LinkPredictor::open(&options.kb, None, Some(&rules))
+        }
+        "graph-network" => {
+            let options = NetworkConfig::load(config, &[])?;
+            let folder = options.output.join(&options.name);
+            LinkPredictor::open(&options.data.saved_in(&folder), Some(&folder.join("model")), None)
+        }
+        _ => {
+            let options = LinksOptions::load(config, &[])?;
+            let folder = options.folder();
+            LinkPredictor::open(&options.data.saved_in(&folder), Some(&folder.join("model")), None)
+        }
+    }
+}
+
+/// The folders of the knowledge base and the model, and the file of rules; or a config alone.
 type Parts = (PathBuf, Option<PathBuf>, Option<PathBuf>);
 
 /// Scores of triples by an embedding, a network or rules.
@@ -26,7 +52,13 @@ impl TripleScorer {
     #[new]
     #[pyo3(signature = (kb, model = None, rules = None))]
     fn new(py: Python<'_>, kb: PathBuf, model: Option<PathBuf>, rules: Option<PathBuf>) -> Result<Self> {
-        let predictor = compute(py, || LinkPredictor::open(&kb, model.as_deref(), rules.as_deref()))?;
+        let is_config = kb.is_file() && kb.extension().is_some_and(|ending| ending == "toml");
+        let predictor = compute(py, || {
+            if is_config && model.is_none() && rules.is_none() {
+                return of_config(&kb);
+            }
+            LinkPredictor::open(&kb, model.as_deref(), rules.as_deref())
+        })?;
         Ok(Self { predictor, parts: (kb, model, rules) })
     }
 

@@ -198,6 +198,29 @@ def test_an_encoder_gives_a_row_for_each_text(root):
         encoder.encode(["a", 3])
 
 
+def test_an_encoder_has_the_names_of_sentence_transformers(root, monkeypatch):
+    encoders = root / "crates/transformers/tests/data/encoders"
+    folder = encoders / "gemma3-embedding"
+    encoder = sporran.Encoder(folder)
+    texts = ["a cat", "a dog in the rain", "moss"]
+    for given, name in [(encoder.encode_query, "query"), (encoder.encode_document, "document")]:
+        expected = sporran.Encoder(folder, prompt_name=name).encode(texts)
+        np.testing.assert_allclose(given(texts, batch_size=2), expected, atol=1e-5)
+        np.testing.assert_allclose(encoder.encode(texts, prompt_name=name), expected, atol=1e-5)
+        assert not np.allclose(encoder.encode(texts), expected, atol=1e-3)
+    own = sporran.Encoder(folder, prompt="own: ")
+    np.testing.assert_array_equal(own.encode_query(texts), own.encode(texts))
+    np.testing.assert_allclose(encoder.encode(texts, prompt="own: "), own.encode(texts), atol=1e-5)
+    with pytest.raises(sporran.InputError, match="^batch_size: "):
+        encoder.encode(texts, batch_size=0)
+    with pytest.raises(sporran.InputError, match="one of the folder's prompts"):
+        encoder.encode(texts, prompt_name="none")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(root / "nowhere"))
+    with pytest.raises(sporran.InputError, match="no model all-none.*; hf:sentence-transformers/all-none: "):
+        sporran.Encoder("all-none")
+
+
 def test_a_reranker_scores_each_passage(root):
     folder = root / "crates/transformers/tests/data/settings/cross/one"
     reranker = sporran.Reranker(folder)
@@ -217,7 +240,7 @@ def test_a_bundled_reader_answers(root):
         sporran.Generator("no-such-model")
 
 
-def test_triples_are_completed(root):
+def test_triples_are_completed(root, tmp_path):
     scorer = sporran.TripleScorer(root / "examples/minikilt/kb", root / "models/minikilt-kb")
     with gzip.open(root / "examples/minikilt/kb/triples.tsv.gz", "rt") as triples:
         kb = next(triples).split("\t")
@@ -225,8 +248,25 @@ def test_triples_are_completed(root):
     assert len(answers) == 5
     scores = [answer["score"] for answer in answers]
     assert scores == sorted(scores, reverse=True)
+    assert set(answers[0]) == {"entity", "label", "score", "chains"}
     with pytest.raises(sporran.InputError, match="Q-none"):
         scorer.complete("Q-none", kb[1])
+    # The config of a training names the knowledge base and the model.
+    (tmp_path / "runs/trained").mkdir(parents=True)
+    (tmp_path / "runs/trained/model").symlink_to(root / "models/minikilt-kb")
+    config = tmp_path / "links.toml"
+    config.write_text(
+        f"""workflow = "link-prediction"
+name = "trained"
+output = "{tmp_path / 'runs'}"
+[data]
+folder = "{root / 'examples/minikilt/kb'}"
+[embedding]
+model = "complex"
+dim = 256
+"""
+    )
+    assert sporran.TripleScorer(config).complete(kb[0], kb[1], k=5, known=True) == answers
 
 
 def test_a_run_is_that_of_the_program(root, tmp_path, monkeypatch):

@@ -203,7 +203,8 @@ class BM25:
         """The k best passages of each query, best first; ties by number."""
 
 class Encoder:
-    """A bi-encoder: texts as vectors. `model` is a folder, the name of an imported model, or `hf:ID[@REV]`."""
+    """A bi-encoder: texts as vectors. `model` is a folder, the name of an imported model, or `hf:ID[@REV]`. Another name, such as
+    `all-MiniLM-L6-v2`, is that of a model of `sentence-transformers` on the hub."""
 
     def __init__(
         self,
@@ -222,8 +223,36 @@ class Encoder:
     def dimensions(self) -> int:
         """The length of a vector."""
 
-    def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
-        """The vectors of texts, with the shape (texts, dimensions); of one text, (dimensions,)."""
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int = 256,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+    ) -> NDArray[np.float32]:
+        """The vectors of texts, with the shape (texts, dimensions); of one text, (dimensions,). `batch_size` is the number of
+        texts that are encoded together. `prompt` is a text before each text; `prompt_name` is that of a prompt of the folder."""
+
+    def encode_query(
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int = 256,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+    ) -> NDArray[np.float32]:
+        """As `encode`, with the folder's prompt for queries, unless this encoder has a `prompt` of its own."""
+
+    def encode_document(
+        self,
+        texts: str | Sequence[str],
+        *,
+        batch_size: int = 256,
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+    ) -> NDArray[np.float32]:
+        """As `encode`, with the folder's prompt for documents, unless this encoder has a `prompt` of its own."""
 
 class DenseIndex:
     """An index over vectors. The options of a kind are keyword arguments, as in the table `[retriever.index]` of a config."""

@@ -12,7 +12,8 @@ class TripleScorer(_sporran.TripleScorer):
     """Completes triples of a knowledge base by a model of ``sporran train``, by mined rules, or by both.
 
     ``TripleScorer(kb, model=None, rules=None)``: the folder of the knowledge base, the folder of an embedding or a network, and
-    a file of rules. With a model, rules only explain.
+    a file of rules. With a model, rules only explain. ``TripleScorer(config)``: the config of a finished ``sporran train``, of the
+    workflow ``link-prediction``, ``graph-network`` or ``rules``.
     """
 
     def complete(

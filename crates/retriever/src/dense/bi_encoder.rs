@@ -91,8 +91,17 @@ impl BiEncoder {
             batch_tokens: options.batch_tokens,
         })?;
         let encoder = encoder.ok_or_else(|| Error::Pooling { folder: options.folder.clone() })?;
-        let encoder = match &options.prompt {
-            Prompt::Default => encoder,
+        Self { encoder }.prompted(&options.prompt)
+    }
+
+    /// The same model with shared weights and another prompt. [`Prompt::Default`] keeps the present one.
+    ///
+    /// # Errors
+    /// [`Error::Transformers`] for a folder without the prompt; errors of the tokenizer.
+    pub fn prompted(&self, prompt: &Prompt) -> Result<Self> {
+        let encoder = &self.encoder;
+        let encoder = match prompt {
+            Prompt::Default => encoder.clone(),
             Prompt::Role(role) => encoder.for_role(*role)?,
             Prompt::Text(text) => encoder.with_prompt(text)?,
             Prompt::Named(name) => {
