@@ -53,6 +53,7 @@ impl Passage {
         Self { id, page_id, title, section, text, provenance_json }
     }
 
+    #[allow(clippy::type_complexity, reason = "the arguments of the constructor")]
     fn __reduce__<'py>(
         slf: &Bound<'py, Self>,
     ) -> (Bound<'py, PyType>, (u32, String, String, String, String, String)) {

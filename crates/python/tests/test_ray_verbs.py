@@ -101,6 +101,14 @@ def test_the_rows_of_a_dataset_are_the_source(cluster, folder, root):
     command("index", config, "source.path=data/rows.jsonl", "source.indexes=whole")
     assert hashes(folder / "parts") == hashes(folder / "whole")
 
+    # The dataset first.
+    report = verbs.build_index(dataset, config, {"source.indexes": "again"}, shards=2)
+    assert report["pages"] == 3000
+    assert (folder / "both.source.jsonl").read_bytes() == (folder / "data/rows.jsonl").read_bytes()
+    for wrong, message in [((dataset,), "after the dataset"), ((3, config), "or a dataset before it"), ((config, {}, {}), "found two")]:
+        with pytest.raises(sporran.InputError, match=message):
+            verbs.build_index(*wrong, shards=2)
+
     with pytest.raises(sporran.InputError, match="row 2 of the dataset: a value of type bytes"):
         rows = ray.data.from_items([{"text": b"1", "at": 1}, {"text": b"2", "at": 2}]).map(
             lambda row: {"text": row["text"] if row["at"] == 2 else None}

@@ -124,7 +124,10 @@ fn wrong_calls_end_with_code_2_and_name_the_mistake() {
         (&["serve", "tea.md", "tea.md"], "two mounts have the name `tea.md`"),
         (&["serve", "tea.md", "--api-key-file", "key"], "at least 16 characters"),
         (&["serve", "tea.md", "--api-key-file", "none"], "no file none"),
-        (&["serve", "tea.md", "--api-key-file", "bytes"], "bytes: expected an API key of visible ASCII characters"),
+        (
+            &["serve", "tea.md", "--api-key-file", "bytes"],
+            "bytes: expected an API key of visible ASCII characters",
+        ),
         (&["serve", "tea.md", "--threads", "0"], "expected a number from 1 to 1024, found `0`"),
         (&["serve", "tea.md", "--threads", "4000"], "expected a number from 1 to 1024, found `4000`"),
         (&["serve", "tea.md", "--api-key-file", "."], "expected a file, found the folder ."),

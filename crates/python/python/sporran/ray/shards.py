@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from .. import _sporran
 from ..errors import BusyError, InputError
@@ -128,6 +128,7 @@ def _write_rows(dataset: Any, path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+@overload
 def build_index(
     config: str | os.PathLike[str],
     overrides: Mapping[str, Any] | None = None,
@@ -137,16 +138,55 @@ def build_index(
     max_retries: int = 3,
     source: Any = None,
     source_file: str | os.PathLike[str] | None = None,
+) -> Report: ...
+@overload
+def build_index(
+    dataset: Any,
+    config: str | os.PathLike[str],
+    overrides: Mapping[str, Any] | None = None,
+    /,
+    *,
+    shards: int,
+    num_cpus: float = 1,
+    max_retries: int = 3,
+    source_file: str | os.PathLike[str] | None = None,
+) -> Report: ...
+def build_index(
+    config: Any,
+    overrides: Any = None,
+    more: Mapping[str, Any] | None = None,
+    *,
+    shards: int,
+    num_cpus: float = 1,
+    max_retries: int = 3,
+    source: Any = None,
+    source_file: str | os.PathLike[str] | None = None,
 ) -> Report:
     """Builds the passage store and the indexes of a config, as ``sporran index``, in shards on the nodes of a Ray cluster.
 
+    ``build_index(config, overrides)``, or ``build_index(dataset, config, overrides)`` with a ``ray.data.Dataset``. Its rows are
+    written to ``source_file`` as JSON lines, in their order, and ``source_file`` is the source of the config. By default it is the
+    config's path with the ending ``.source.jsonl``. ``source=dataset`` is the same with a ``source_file``.
+
     Each shard and the merge is a task with ``num_cpus`` CPUs and as many threads. A task is repeated on another node, up to
     ``max_retries`` times, when its process or its node ends. The same call continues from the shards' folders in ``output``, and
-    keeps what is complete. ``source`` is a ``ray.data.Dataset``: its rows are written to ``source_file`` as JSON lines, in their
-    order, and ``source_file`` is the source of the config.
+    keeps what is complete.
 
     All nodes need the working folder of the caller, at the same path.
     """
+    if not isinstance(config, (str, os.PathLike)):
+        if not hasattr(config, "iter_batches"):
+            found = type(config).__name__
+            raise InputError(f"config: expected the path of a config, or a dataset before it, found a value of type {found}")
+        if not isinstance(overrides, (str, os.PathLike)):
+            found = type(overrides).__name__
+            raise InputError(f"config: expected the path of a config after the dataset, found a value of type {found}")
+        if source is not None:
+            raise InputError("source: expected none besides a dataset, found another one")
+        source, config, overrides = config, overrides, more
+        source_file = source_file or Path(config).with_suffix(".source.jsonl")
+    elif more is not None:
+        raise InputError("overrides: expected one table of overrides, found two")
     given = dict(overrides or {})
     if (source is None) != (source_file is None):
         raise InputError("source, source_file: expected both or neither: a dataset, and the file for its rows")
