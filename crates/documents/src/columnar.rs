@@ -3,11 +3,11 @@
 use std::fs;
 
 use parquet::{
-    basic::{LogicalType, TimeUnit},
+    basic::{LogicalType, Repetition, TimeUnit},
     file::reader::{FileReader, SerializedFileReader},
     record::{Field, Row as Stored, reader::RowIter},
+    schema::types::{Type, TypePtr},
 };
-use rustc_hash::FxHashSet;
 use serde_json::{Map, Number, Value};
 
 use crate::record::Row;
@@ -16,8 +16,8 @@ use crate::record::Row;
 pub(crate) struct Rows {
     rows: RowIter<'static>,
     number: u64,
-    /// The columns of times in nanoseconds, which the crate gives as numbers.
-    nanoseconds: FxHashSet<String>,
+    /// The types of the columns. They tell times in nanoseconds, which the crate gives as numbers.
+    schema: TypePtr,
 }
 
 impl Rows {
@@ -28,12 +28,8 @@ impl Rows {
             SerializedFileReader::new(file)
                 .map_err(|error| format!("the Parquet file is damaged: {error}"))?,
         );
-        let schema = reader.metadata().file_metadata().schema().get_fields().to_vec();
-        let is_in_nanoseconds = |kind: Option<&LogicalType>| matches!(kind, Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::NANOS);
-        let times =
-            schema.iter().filter(|column| is_in_nanoseconds(column.get_basic_info().logical_type_ref()));
-        let nanoseconds = times.map(|column| column.name().to_owned()).collect();
-        Ok(Self { rows: RowIter::from_file_into(reader), number: 0, nanoseconds })
+        let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
+        Ok(Self { rows: RowIter::from_file_into(reader), number: 0, schema })
     }
 
     /// The next row; `None` at the end.
@@ -45,16 +41,7 @@ impl Rows {
         let row = self.rows.next()?;
         Some(match row {
             Ok(row) => {
-                let column = |(name, field): (&String, &Field)| {
-                    let value = match field {
-                        Field::Long(time) if self.nanoseconds.contains(name) => {
-                            timestamp(*time, 1_000_000_000).into()
-                        }
-                        field => value(field),
-                    };
-                    (name.clone(), value)
-                };
-                let fields = row.get_column_iter().map(column).collect();
+                let fields = fields(&row, Some(&self.schema));
                 Ok(Row { number: self.number, line: None, has_types: true, fields })
             }
             Err(error) => Err((self.number, error.to_string())),
@@ -62,12 +49,49 @@ impl Rows {
     }
 }
 
-fn fields(row: &Stored) -> Map<String, Value> {
-    row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect()
+/// The values of a row, or of a group of this type.
+fn fields(row: &Stored, group: Option<&Type>) -> Map<String, Value> {
+    let column = |(name, field): (&String, &Field)| {
+        (name.clone(), value(field, group.and_then(|group| member(group, name))))
+    };
+    row.get_column_iter().map(column).collect()
 }
 
-/// A value as JSON; bytes that are no text are null.
-fn value(field: &Field) -> Value {
+/// The type of a column of a group.
+fn member<'t>(group: &'t Type, name: &str) -> Option<&'t Type> {
+    let columns = if group.is_group() { group.get_fields() } else { &[] };
+    columns.iter().find(|column| column.name() == name).map(|column| &**column)
+}
+
+/// The type of the elements of a list, by the rules of Parquet for lists of older writers.
+fn element(list: &Type) -> Option<&Type> {
+    let about = list.get_basic_info();
+    if list.is_primitive() || (about.has_repetition() && about.repetition() == Repetition::REPEATED) {
+        return Some(list);
+    }
+    let repeated = list.get_fields().first()?;
+    let is_element = repeated.is_primitive()
+        || repeated.get_fields().len() != 1
+        || repeated.name() == "array"
+        || repeated.name().ends_with("_tuple");
+    if is_element { Some(repeated) } else { repeated.get_fields().first().map(|inner| &**inner) }
+}
+
+/// The type of the values of a map.
+fn map_value(map: &Type) -> Option<&Type> {
+    let pairs = if map.is_group() { map.get_fields().first()? } else { return None };
+    let columns = if pairs.is_group() { pairs.get_fields() } else { &[] };
+    columns.get(1).map(|column| &**column)
+}
+
+/// Whether a type is a time in nanoseconds.
+fn is_in_nanoseconds(kind: Option<&Type>) -> bool {
+    let logical = kind.and_then(|kind| kind.get_basic_info().logical_type_ref());
+    matches!(logical, Some(LogicalType::Timestamp(time)) if time.unit == TimeUnit::NANOS)
+}
+
+/// A value of a type as JSON; bytes that are no text are null.
+fn value(field: &Field, kind: Option<&Type>) -> Value {
     let float = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
     match field {
         Field::Null => Value::Null,
@@ -75,6 +99,7 @@ fn value(field: &Field) -> Value {
         Field::Byte(number) => (*number).into(),
         Field::Short(number) => (*number).into(),
         Field::Int(number) => (*number).into(),
+        Field::Long(time) if is_in_nanoseconds(kind) => timestamp(*time, 1_000_000_000).into(),
         Field::Long(number) => (*number).into(),
         Field::UByte(number) => (*number).into(),
         Field::UShort(number) => (*number).into(),
@@ -89,10 +114,14 @@ fn value(field: &Field) -> Value {
         Field::Date(days) => date(i64::from(*days)).into(),
         Field::TimestampMillis(time) => timestamp(*time, 1000).into(),
         Field::TimestampMicros(time) => timestamp(*time, 1_000_000).into(),
-        Field::Group(row) => fields(row).into(),
-        Field::ListInternal(list) => list.elements().iter().map(value).collect(),
+        Field::Group(row) => fields(row, kind).into(),
+        Field::ListInternal(list) => {
+            let kind = kind.and_then(element);
+            list.elements().iter().map(|field| value(field, kind)).collect()
+        }
         Field::MapInternal(map) => {
-            let entries = map.entries().iter().map(|(key, field)| (key.to_string(), value(field)));
+            let kind = kind.and_then(map_value);
+            let entries = map.entries().iter().map(|(key, field)| (key.to_string(), value(field, kind)));
             entries.collect::<Map<_, _>>().into()
         }
         // Decimals and times of day, as the crate writes them.

@@ -151,6 +151,29 @@ fn rows_of_parquet_files_are_pages() {
 }
 
 #[test]
+fn times_in_nanoseconds_in_groups_and_lists_are_times() {
+    let schema = "message m { REQUIRED group seen { REQUIRED INT64 first (TIMESTAMP(NANOS,true)); } \
+                  REQUIRED group times (LIST) { REPEATED group list { REQUIRED INT64 element (TIMESTAMP(NANOS,true)); } } }";
+    let mut bytes = Vec::new();
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<Int64Type>().write_batch(&[1_717_157_045_123_000_000], None, None).unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let times = [0, 1_717_157_045_123_000_000];
+    column.typed::<Int64Type>().write_batch(&times, Some(&[1, 1]), Some(&[0, 1])).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    let world = World::new();
+    world.write("times.parquet", bytes);
+    let text = "seen: {\"first\":\"2024-05-31T12:04:05\"}\ntimes: 1970-01-01T00:00:00, 2024-05-31T12:04:05";
+    assert_eq!(world.rows(), [format!("times.parquet#1: {text}")]);
+}
+
+#[test]
 fn notes_of_docx_stand_where_they_are_referred_to() {
     let world = World::new();
     let names = "xmlns:w=\"w\"";

@@ -67,7 +67,8 @@ pub enum Tokenizer {
     /// Burmese is a word; in Lucene a run of them is one.
     Standard,
     /// Words of any script: runs of letters, digits, underscores and the marks on them, in normal form C. Chinese, Japanese,
-    /// Korean, Thai, Lao, Khmer and Burmese give pairs of neighbouring characters, as in Lucene's `CJKAnalyzer`.
+    /// Korean, Thai, Lao, Khmer and Burmese give pairs of neighbouring characters, as in Lucene's `CJKAnalyzer`. Unlike there,
+    /// full-width letters and digits are not those of ASCII.
     Unicode,
 }
 
