@@ -71,6 +71,10 @@ struct Cli {
     #[arg(long, global = true, value_name = "N", help_heading = GLOBAL, hide_short_help = true,
           default_value_t = Limits::DEFAULT.expansion, value_parser = clap::value_parser!(u64).range(1..))]
     max_expansion: u64,
+    /// MiB of the longest window of a zstd input, which takes so much memory; rounded down to a power of two
+    #[arg(long, global = true, value_name = "MIB", help_heading = GLOBAL, hide_short_help = true,
+          default_value_t = Limits::DEFAULT.window >> 20, value_parser = clap::value_parser!(u64).range(1..=2048))]
+    max_window: u64,
 }
 
 /// Limits the kernels to an instruction set.
@@ -160,7 +164,7 @@ pub fn run(arguments: &[OsString]) -> u8 {
             tracing::warn!("--threads has no effect: {error}");
         }
     }
-    Limits { line: cli.max_line << 20, expansion: cli.max_expansion }.set();
+    Limits { line: cli.max_line << 20, expansion: cli.max_expansion, window: cli.max_window << 20 }.set();
     interrupt::install();
     let context = Context { quiet: cli.quiet, json: cli.json, verbose: cli.verbose };
     let work =

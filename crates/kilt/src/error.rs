@@ -46,6 +46,16 @@ pub enum Error {
         /// The limit, as in [`Limits::expansion`](crate::jsonl::Limits::expansion).
         limit: u64,
     },
+    /// A zstd file whose window takes more memory than the limit.
+    #[error(
+        "{path}: expected a zstd window of at most {limit} MiB, found a longer one; --max-window raises the limit"
+    )]
+    Window {
+        /// The file.
+        path: PathBuf,
+        /// The limit in MiB, as in [`Limits::window`](crate::jsonl::Limits::window).
+        limit: u64,
+    },
     /// A line, or an element of a JSON array, that is longer than the limit.
     #[error(
         "{path}:{line}: expected at most {limit} bytes in a line, found more; --max-line raises the limit"
@@ -267,12 +277,16 @@ impl Error {
         Self::Io { path: path.to_owned(), action, source }
     }
 
-    /// The error of reading a compressed file after `line`: [`Error::Expansion`] where the reader reports it, or else
-    /// [`Error::Compressed`].
+    /// The error of reading a compressed file after `line`: [`Error::Expansion`] or [`Error::Window`] where the reader reports it, or
+    /// else [`Error::Compressed`].
     pub(crate) fn compressed(path: &Path, line: u64, source: std::io::Error) -> Self {
         let path = path.to_owned();
         match crate::jsonl::TooMuch::of(&source) {
             Some(limit) => Self::Expansion { path, limit },
+            // zstd's text of its code `frameParameter_windowTooLarge`.
+            None if source.to_string().contains("requires too much memory") => {
+                Self::Window { path, limit: crate::jsonl::Limits::current().window >> 20 }
+            }
             None => Self::Compressed { path, line, source },
         }
     }

@@ -31,6 +31,26 @@ fn a_line_beyond_the_limit_is_refused_by_its_number() {
     assert!(errors(&output).contains("--max-line"), "{}", errors(&output));
 }
 
+#[test]
+fn a_zstd_window_beyond_the_limit_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    // A frame whose header names a window of 256 MiB, with one plain block.
+    let text = b"{\"id\": 1, \"output\": []}\n";
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, (28 - 10) << 3];
+    frame.extend([((text.len() << 3) | 1) as u8, 0, 0]);
+    frame.extend(text);
+    fs::write(folder.path().join("a.jsonl.zst"), frame).unwrap();
+    let output =
+        sporran(folder.path(), &["describe", "a.jsonl.zst", "--max-window", "128"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+    let expected =
+        "a.jsonl.zst: expected a zstd window of at most 128 MiB, found a longer one; --max-window raises";
+    assert!(errors(&output).contains(expected), "{}", errors(&output));
+    let output =
+        sporran(folder.path(), &["describe", "a.jsonl.zst", "--max-window", "256"]).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+}
+
 /// Runs the program under a limit of the shell's `ulimit`.
 #[cfg(target_os = "linux")]
 fn limited(folder: &Path, limit: &str, arguments: &[&str]) -> (Option<i32>, String) {

@@ -1,8 +1,7 @@
 //! Bytes of plain, gzip and zstd files.
 //!
 //! A gzip file may have several members, and zero bytes between and after them, as for `gzip -d`. A zstd file may have
-//! several frames and a window of up to 2 GiB, the longest that `zstd --long` writes. Reading needs as much memory as the
-//! window of the file. UTF-8's byte order mark at the beginning is skipped. UTF-16 and UTF-32 are errors that name them.
+//! several frames and a window of up to [`Limits::window`]. Reading needs as much memory as the window of the file. UTF-8's byte order mark at the beginning is skipped. UTF-16 and UTF-32 are errors that name them.
 
 use std::{
     fs::File,
@@ -17,7 +16,10 @@ use std::{
 
 use flate2::bufread::GzDecoder;
 
-use super::{BUFFER, limits::Bounded};
+use super::{
+    BUFFER,
+    limits::{Bounded, Limits},
+};
 use crate::{Error, Result};
 
 /// The progress of reading a file in bytes on disk. It can be observed while the reader is running.
@@ -63,9 +65,6 @@ impl<R: BufRead> BufRead for Counting<R> {
         self.read.fetch_add(count as u64, Ordering::Relaxed);
     }
 }
-
-/// The logarithm of the longest window of a zstd file.
-const ZSTD_WINDOW: u32 = 31;
 
 /// A file that is read: its path, and the number of half surrogate pairs that were read as U+FFFD. A warning gives the
 /// number when the reading ends.
@@ -204,7 +203,7 @@ impl Input {
         let mut input = Self::raw(path)?;
         let compressed = input.compressed;
         let first = input.bytes.fill_buf().map_err(|source| match compressed {
-            true => Error::Compressed { path: path.to_owned(), line: 0, source },
+            true => Error::compressed(path, 0, source),
             false => Error::io(path, "read", source),
         })?;
         if let Some(encoding) = other_encoding(first) {
@@ -244,7 +243,7 @@ impl Input {
             (true, Box::new(BufReader::with_capacity(BUFFER, Bounded::new(Members::new(raw), read))))
         } else if is_zstd {
             let decoder = zstd::Decoder::with_buffer(raw).and_then(|mut decoder| {
-                decoder.window_log_max(ZSTD_WINDOW)?;
+                decoder.window_log_max(Limits::current().window_log())?;
                 Ok(decoder)
             });
             let decoder = decoder.map_err(|source| Error::io(path, "read", source))?;

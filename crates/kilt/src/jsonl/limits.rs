@@ -17,6 +17,8 @@ pub struct Limits {
     /// A compressed file may unpack to this many times its size. Files that unpack to at most [`FREE`] bytes have no such
     /// limit. At least 1.
     pub expansion: u64,
+    /// Bytes of the longest window of a zstd file, which takes so much memory; rounded down to a power of two. At least 1024.
+    pub window: u64,
 }
 
 /// Bytes that each compressed file may unpack to, however small it is: 1 GiB.
@@ -24,21 +26,34 @@ pub const FREE: u64 = 1 << 30;
 
 static LINE: AtomicU64 = AtomicU64::new(Limits::DEFAULT.line);
 static EXPANSION: AtomicU64 = AtomicU64::new(Limits::DEFAULT.expansion);
+static WINDOW: AtomicU64 = AtomicU64::new(Limits::DEFAULT.window);
+/// The shortest and the longest window that zstd can be limited to.
+const WINDOWS: (u64, u64) = (1 << 10, 1 << 31);
 
 impl Limits {
-    /// 1 GiB for a line, and 250 times the size of a compressed file.
-    pub const DEFAULT: Self = Self { line: 1 << 30, expansion: 250 };
+    /// 1 GiB for a line, 250 times the size of a compressed file, and a window of 2 GiB, the longest that `zstd --long` writes.
+    pub const DEFAULT: Self = Self { line: 1 << 30, expansion: 250, window: WINDOWS.1 };
 
     /// The limits in use.
     #[must_use]
     pub fn current() -> Self {
-        Self { line: LINE.load(Ordering::Relaxed), expansion: EXPANSION.load(Ordering::Relaxed) }
+        Self {
+            line: LINE.load(Ordering::Relaxed),
+            expansion: EXPANSION.load(Ordering::Relaxed),
+            window: WINDOW.load(Ordering::Relaxed),
+        }
     }
 
     /// Uses these limits for all files that are opened from now on.
     pub fn set(self) {
         LINE.store(self.line.max(1), Ordering::Relaxed);
         EXPANSION.store(self.expansion.max(1), Ordering::Relaxed);
+        WINDOW.store(self.window.clamp(WINDOWS.0, WINDOWS.1), Ordering::Relaxed);
+    }
+
+    /// The base-2 logarithm of the longest window.
+    pub(super) fn window_log(self) -> u32 {
+        self.window.max(1).ilog2()
     }
 }
 
@@ -128,6 +143,12 @@ mod tests {
         assert_eq!(read(1, 2000, 2000).unwrap(), 2000);
         assert_eq!(TooMuch::of(&read(1, 2000, 2001).unwrap_err()), Some(10));
         assert_eq!(TooMuch::of(&io::Error::other("other")), None);
+    }
+
+    #[test]
+    fn a_window_is_a_power_of_two() {
+        let log = |window| Limits { window, ..Limits::DEFAULT }.window_log();
+        assert_eq!([Limits::DEFAULT.window, 8 << 20, (16 << 20) - 1, 1 << 10].map(log), [31, 23, 23, 10]);
     }
 
     #[test]
