@@ -221,7 +221,8 @@ fn a_repeated_query_is_an_error_that_names_its_line() {
     ] {
         let output = if to == Format::Beir { "folder" } else { "out" };
         let error = convert(&world.request(from, to, input, output)).unwrap_err();
-        let expected = format!("{input}:{line}: field `id`: `a` stands on line {first} already");
+        let field = if from == Format::BeirQueries { "_id" } else { "id" };
+        let expected = format!("{input}:{line}: field `{field}`: `a` stands on line {first} already");
         assert!(error.is_input() && error.to_string().contains(&expected), "{from} to {to}: {error}");
     }
     // The id is in another file.

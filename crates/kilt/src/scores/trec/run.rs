@@ -58,7 +58,7 @@ impl Run {
     /// query are left out.
     ///
     /// # Errors
-    /// Those of reading; [`Error::Record`] where a line has not six columns or the score is no finite number.
+    /// Those of reading; [`Error::Record`] where a line has not six columns or the score is no number.
     pub(super) fn read(path: &Path, judgements: &Judgements, exclude_self: bool) -> Result<Self> {
         let queries = judgements.queries.iter().map(|_| Vec::new()).collect();
         let named = vec![false; judgements.queries.len()];
@@ -199,11 +199,11 @@ impl<'c> Block<'c> {
 fn parse<'c>(path: &Path, line: u64, bytes: &'c [u8]) -> Result<(&'c [u8], &'c [u8], f32)> {
     let [query, _, document, _, score, _] = trec::split(path, line, bytes, RUN_COLUMNS)?;
     let number = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
-    match number.filter(|score| score.is_finite()) {
+    match number.filter(|score| !score.is_nan()) {
         Some(number) => Ok((query, document, number as f32)),
         None => {
             let found = String::from_utf8_lossy(score);
-            Err(Error::record(path, line, "score", format!("expected a finite number, found `{found}`")))
+            Err(Error::record(path, line, "score", format!("expected a number, found `{found}`")))
         }
     }
 }
