@@ -390,24 +390,14 @@ impl<'a> Product<'a> {
                 (Values::F32(weights), Input::F32 { values, stride }) => {
                     let size = depth * LANES;
                     let weights = &weights[panels.start * size..panels.end * size];
-                    sums.add_floats::<{ amx::EXACT }>(
-                        &values[rows.start * stride..],
-                        (stride, 1),
-                        rows.len(),
-                        depth,
-                        weights,
-                    );
+                    let values = &values[rows.start * stride..];
+                    sums.add_floats::<{ amx::EXACT }>(values, (stride, 1), rows.len(), depth, weights);
                 }
                 (Values::Coded(coded), Input::F32 { values, stride }) => {
                     let weights = coded.decode(isa, panels.clone());
                     let weights = &weights[..panels.len() * depth * LANES];
-                    sums.add_floats::<{ amx::EXACT }>(
-                        &values[rows.start * stride..],
-                        (stride, 1),
-                        rows.len(),
-                        depth,
-                        weights,
-                    );
+                    let values = &values[rows.start * stride..];
+                    sums.add_floats::<{ amx::EXACT }>(values, (stride, 1), rows.len(), depth, weights);
                 }
                 (Values::Int8 { values: weights, .. }, Input::Int8 { values, stride, .. }) => {
                     let quads = depth.div_ceil(4);

@@ -76,7 +76,10 @@ fn errors_in_a_knowledge_source_name_line_and_field() {
     assert!(message.contains("pages.jsonl: expected at least one page, found none"), "{message}");
     let message =
         refused(2, |folder| fs::write(folder.join("pages.jsonl"), format!("{good}{good}")).unwrap());
-    assert!(message.contains("pages.jsonl:2: field `wikipedia_id`: `1` stands on line 1 already"), "{message}");
+    assert!(
+        message.contains("pages.jsonl:2: field `wikipedia_id`: `1` stands on line 1 already"),
+        "{message}"
+    );
     let message = refused(2, |folder| {
         fs::write(
             folder.join("pages.jsonl"),
