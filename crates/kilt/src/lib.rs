@@ -44,7 +44,7 @@ pub mod wowpp;
 pub mod zsre;
 
 pub use error::{Error, Result, ShardFault, with_causes};
-pub use hash::hash_json;
+pub use hash::{hash_id, hash_json};
 pub use id::{Id, PassageId};
 pub use metadata::{Field, FieldKind, Metadata};
 pub use page::{Anchor, Page, ParagraphKind};

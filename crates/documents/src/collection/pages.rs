@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use rustc_hash::FxHashSet;
-use sporran_kilt::{Page, counted};
+use sporran_kilt::{Page, counted, hash_id};
 
 use super::{
     Entry,
@@ -19,9 +19,7 @@ const LEVEL: i32 = 1;
 
 /// The hash by which ids are compared.
 fn id_hash(id: &str) -> u128 {
-    let hash = blake3::hash(id.trim().as_bytes());
-    let bytes: &[u8; 16] = hash.as_bytes().first_chunk().unwrap_or(&[0; 16]);
-    u128::from_le_bytes(*bytes)
+    hash_id(id.trim())
 }
 
 /// By what a page is compared with those before it.

@@ -385,6 +385,19 @@ fn documents_with_the_same_id_are_an_error() {
 }
 
 #[test]
+fn a_document_without_an_id_is_an_error() {
+    let world = World::new();
+    world.write("blank", "{\"_id\":\" \",\"text\":\"x\"}\n");
+    let error =
+        convert(&world.request(Format::BeirCorpus, Format::Anserini, "blank", "out.jsonl")).unwrap_err();
+    assert!(
+        error.to_string().ends_with("blank:1: field `_id`: expected an id, found an empty one"),
+        "{error}"
+    );
+    assert!(!world.path("out.jsonl").exists());
+}
+
+#[test]
 fn training_data_has_gold_passages_and_hard_negatives() {
     let world = World::new();
     assert_eq!(world.examples(Format::DprTraining, "train.json"), summary(Noun::Examples, 2, 2, 0, 0));

@@ -12,7 +12,7 @@ use crate::{
         dpr::{RetrievedExample, TrainingExample},
         elements, passages, psgs,
     },
-    jsonl,
+    hash_id, jsonl,
 };
 
 pub(super) fn convert(request: &Request) -> Result<Summary> {
@@ -24,7 +24,11 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     for input in &request.inputs {
         each(request.from, input, &mut |line, document| {
             summary.read += 1;
-            if !seen.insert(hash_of(&document.id)) {
+            if document.id.trim().is_empty() {
+                let message = "expected an id, found an empty one";
+                return Err(Error::record(input, line, id_field(request.from), message));
+            }
+            if !seen.insert(hash_id(&document.id)) {
                 if !shares {
                     let message = format!("expected each id once, found `{}` again", document.id);
                     return Err(Error::record(input, line, id_field(request.from), message));
@@ -39,13 +43,6 @@ pub(super) fn convert(request: &Request) -> Result<Summary> {
     let summary = not_empty(request, summary)?;
     output.finish()?;
     Ok(summary)
-}
-
-/// 128 bits of a hash of an id, which are kept for each document.
-fn hash_of(id: &str) -> u128 {
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&blake3::hash(id.as_bytes()).as_bytes()[..16]);
-    u128::from_le_bytes(bytes)
 }
 
 /// Receives a document with its line.
